@@ -55,7 +55,7 @@ pub struct Config {
     /// Challenge ACKs in a second, over all connections (RFC 5961 §7).
     pub challenge_acks: u32,
     /// Keep the ends of connections that are no more for [`Endpoint::poll_gone`](crate::Endpoint::poll_gone),
-    /// which then has to be called.
+    /// which then has to be called, and report events of connections that were let go of, too.
     pub report_gone: bool,
 }
 

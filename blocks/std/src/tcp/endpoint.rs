@@ -1,5 +1,7 @@
 //! The endpoint of a worker: segments, ICMP errors and deadlines go in, segments to be sent come out.
 
+use std::sync::Arc;
+
 use weever_block::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, FlowClaim, FlowKey, Mask, Nanos,
     ParamDoc, PortDoc, Ports, READS, State, StateKind, bits,
@@ -9,18 +11,21 @@ use weever_net::iface::IfaceId;
 use weever_net::pmtu::View;
 use weever_net::random::Key;
 use weever_net::state::NetState;
+use weever_net::stream::{StreamEvent, StreamPort};
 use weever_packet::{Flags, NO_IFACE};
 use weever_tcp::{
-    Config, Connection, Ecn, Endpoint, KeepAlive, ListenerConfig, ListenerId, Reject, Segment,
+    Config, Connection, Ecn, Endpoint, Events, Id, ListenerConfig, ListenerId, Reject, Segment,
     Tuple,
 };
 
-use super::rx::{Said, tuple, view};
+use super::rx::{Said, flow_key, tuple, view};
 use super::send::send;
-use super::service::{REGION, Service, Session, Sessions};
+use super::session::{Job, REGION, Rest, Session, Sessions};
+use super::streams::{Parts, Streams};
 use crate::headers::traffic_class;
 use crate::host::{PathReader, Paths, Secret, StateReader};
 use crate::kinds::network;
+use crate::socket::Applications;
 
 /// The endpoint of each worker.
 pub static ENDPOINT: BlockType = BlockType {
@@ -34,7 +39,11 @@ pub static ENDPOINT: BlockType = BlockType {
             default: "0",
             doc: "port of the discard service, or 0 for none",
         },
-        ParamDoc { name: "connections", default: "16384", doc: "the most connections of a worker" },
+        ParamDoc {
+            name: "connections",
+            default: "262144",
+            doc: "the most connections of a worker",
+        },
     ],
     counters: &[
         "accepted",
@@ -96,7 +105,7 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
         let port: u16 = build.param(name)?;
         Ok((port != 0).then_some(port))
     };
-    let services = [(Service::Echo, port("echo")?), (Service::Discard, port("discard")?)];
+    let services = [(Job::Echo, port("echo")?), (Job::Discard, port("discard")?)];
     let paths = build.env.get_or_default::<Paths>();
     Ok(Box::new(TcpEndpoint {
         network: network(build)?.reader(),
@@ -105,6 +114,7 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
         root: secret.key("tcp"),
         services,
         most: build.param("connections")?,
+        applications: build.env.get(),
         tcp: None,
         arrived: Vec::new(),
     }))
@@ -117,8 +127,9 @@ struct TcpEndpoint {
     flows: Key,
     /// The key of the engine's secrets, the same at all workers, so that a connection can move.
     root: Key,
-    services: [(Service, Option<u16>); 2],
+    services: [(Job, Option<u16>); 2],
     most: usize,
+    applications: Option<Arc<Applications>>,
     /// The state; made by the first call, which tells the time.
     tcp: Option<Box<Tcp>>,
     /// Connections of other workers' that came since: only a call tells the time.
@@ -129,7 +140,10 @@ struct TcpEndpoint {
 struct Tcp {
     endpoint: Endpoint,
     sessions: Sessions,
-    listeners: Vec<(Service, u16, ListenerId)>,
+    listeners: Vec<(Job, u16, ListenerId)>,
+    streams: Streams,
+    /// Connections whose applications have no room for what they have received.
+    again: Vec<Id>,
     /// Generation of the network that the MTU was taken from.
     generation: u64,
 }
@@ -143,7 +157,26 @@ struct Moved {
 /// The connections of a flow.
 type MovedFlow = Vec<Moved>;
 
+/// The surroundings of one call.
+struct Given<'a> {
+    state: &'a NetState,
+    paths: &'a View,
+    /// The key of flows' names.
+    flows: Key,
+    /// The applications of this worker.
+    port: Option<&'a dyn StreamPort>,
+}
+
+fn is_something(packet: &Buffer) -> bool {
+    !packet.is_empty() || packet.meta().flags.has(Flags::ERROR)
+}
+
 impl TcpEndpoint {
+    /// The applications' side at this worker.
+    fn port(&self, worker: u16) -> Option<Arc<dyn StreamPort>> {
+        self.applications.as_ref()?.streams.get(usize::from(worker)).cloned()
+    }
+
     /// The state, with the listeners and the MTU that hold now.
     fn tcp(&mut self, now: Nanos) -> (&mut Tcp, &NetState, &View) {
         let state = self.network.load();
@@ -170,29 +203,32 @@ fn least_mtu(state: &NetState) -> u16 {
 
 impl Block for TcpEndpoint {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let flows = self.flows;
+        let (port, flows) = (self.port(cx.worker), self.flows);
         let (tcp, state, paths) = self.tcp(cx.now);
+        let given = Given { state, paths, flows, port: port.as_deref() };
         for task in bits(input) {
-            let Some(packet) = burst.get(task) else {
+            // Applications wake the endpoint by a packet without octets.
+            let Some(packet) = burst.get(task).filter(|packet| is_something(packet)) else {
                 ports.enable(OUT, 1 << task);
                 continue;
             };
             let port = match Said::of(packet) {
                 Some(said) => Some(tcp.take_error(cx, &said)),
-                None => tcp.take(cx, (state, paths), task, packet, flows),
+                None => tcp.take(cx, &given, task, packet),
             };
             if let Some(port) = port {
                 ports.enable(port, 1 << task);
             }
         }
-        tcp.work(cx, flows);
+        tcp.work(cx, &given);
     }
 
     fn poll(&mut self, cx: &mut Cx<'_>) {
-        let flows = self.flows;
-        let (tcp, ..) = self.tcp(cx.now);
+        let (port, flows) = (self.port(cx.worker), self.flows);
+        let (tcp, state, paths) = self.tcp(cx.now);
+        let given = Given { state, paths, flows, port: port.as_deref() };
         tcp.endpoint.handle_timeout(cx.now);
-        tcp.work(cx, flows);
+        tcp.work(cx, &given);
     }
 
     fn export_state(&mut self) -> Option<State> {
@@ -213,6 +249,11 @@ impl Block for TcpEndpoint {
         let tcp = self.tcp.as_mut()?;
         let mut all = MovedFlow::new();
         for id in tcp.sessions.of_flow(flow) {
+            if tcp.sessions.get_mut(id).is_some_and(|it| matches!(it.job, Job::Stream(_))) {
+                // Its octets lie with this worker's applications: it cannot move, and ends.
+                tcp.endpoint.abort(id, 0);
+                continue;
+            }
             let session = tcp.sessions.remove(id);
             if let Some((connection, session)) = tcp.endpoint.export(id).zip(session) {
                 all.push(Moved { connection: Box::new(connection), session });
@@ -228,17 +269,11 @@ impl Block for TcpEndpoint {
     }
 }
 
-fn flow_key(tuple: &Tuple, key: Key) -> FlowKey {
-    FlowKey::of_hash(tuple.hash(key))
-}
-
 impl Tcp {
     fn new(root: Key, most: usize, now: Nanos) -> Tcp {
         let config = Config {
             receive_capacity: REGION,
             max_receive_capacity: REGION,
-            // A peer that has gone away without a word holds memory no longer than this.
-            keep_alive: Some(KeepAlive::default()),
             max_connections: most,
             report_gone: true,
             ..Config::default()
@@ -247,13 +282,15 @@ impl Tcp {
             endpoint: Endpoint::new(config, root, now),
             sessions: Sessions::default(),
             listeners: Vec::new(),
+            streams: Streams::default(),
+            again: Vec::new(),
             generation: 0,
         }
     }
 
     /// Listens on the ports of the services, and no others. Established connections go on.
-    fn listen(&mut self, services: &[(Service, Option<u16>)], now: Nanos) {
-        let is_wanted = |of: &(Service, u16, ListenerId)| services.contains(&(of.0, Some(of.1)));
+    fn listen(&mut self, services: &[(Job, Option<u16>)], now: Nanos) {
+        let is_wanted = |of: &(Job, u16, ListenerId)| services.contains(&(of.0, Some(of.1)));
         let wanted = services.iter().filter(|(_, port)| port.is_some()).count();
         if self.listeners.len() == wanted && self.listeners.iter().all(is_wanted) {
             return;
@@ -271,19 +308,14 @@ impl Tcp {
         }
     }
 
-    fn service(&self, port: u16) -> Option<Service> {
-        self.listeners.iter().find(|(_, of, _)| *of == port).map(|(service, ..)| *service)
-    }
-
     /// Takes a segment: the port by which its task leaves, or none if another worker owns its flow.
     #[inline]
     fn take(
         &mut self,
         cx: &mut Cx<'_>,
-        (state, paths): (&NetState, &View),
+        given: &Given<'_>,
         task: usize,
         packet: &Buffer,
-        flows: Key,
     ) -> Option<usize> {
         let (Some(tuple), Some(view)) = (tuple(packet), view(packet)) else {
             return Some(MALFORMED);
@@ -292,33 +324,49 @@ impl Tcp {
         let Ok(segment) = Segment::parse(view, ecn) else { return Some(MALFORMED) };
         let found = self.endpoint.lookup(&tuple);
         if found.is_none()
-            && let Err(port) = self.may_begin(cx, state, task, packet, &tuple, flows)
+            && let Err(port) = self.may_begin(cx, given, task, packet, &tuple)
         {
             return port;
         }
         let result = self.endpoint.handle_at(found, &tuple, &segment, cx.now);
         let iface = packet.meta().iface;
-        let new = self.endpoint.lookup(&tuple).filter(|id| Some(*id) != found);
-        if let Some(id) = new {
-            let service = self.service(tuple.local_port).unwrap_or(Service::Discard);
-            self.sessions.add(Session::new(id, flow_key(&tuple, flows), service));
-            let first = state.interface(IfaceId(iface)).map_or(1500, |iface| iface.mtu);
-            let mtu = paths.mtu(tuple.remote, first.into()).min(u16::MAX.into()) as u16;
-            self.endpoint.limit_mtu(id, mtu, cx.now);
-        } else if found.is_none() {
-            // Nothing was made of it: a cookie, a reset, or nothing at all.
-            cx.release_flow(flow_key(&tuple, flows));
+        let is_the_same = matches!(&result, Ok(handled) if handled.id == found && found.is_some());
+        if !is_the_same {
+            self.note_change(cx, given, found, &tuple, iface);
         }
         if let Ok(handled) = &result
             && let Some(session) = handled.id.and_then(|id| self.sessions.get_mut(id))
         {
             session.iface = iface;
             if let Some(payload) = &handled.payload {
-                session.keep(payload, segment.payload);
+                session.keep(payload, segment.payload, given.port);
             }
         }
         self.answer(cx, iface);
         Some(result.map_or_else(port_of, |_| OUT))
+    }
+
+    /// After a segment that may have made a connection between these ends, or put one in another's place.
+    fn note_change(
+        &mut self,
+        cx: &mut Cx<'_>,
+        given: &Given<'_>,
+        found: Option<Id>,
+        tuple: &Tuple,
+        iface: u16,
+    ) {
+        // The record of an earlier one may stand in the slot of the new one.
+        self.bury(cx, given);
+        let new = self.endpoint.lookup(tuple).filter(|id| Some(*id) != found);
+        if let Some(id) = new {
+            self.sessions.add(Session::new(id, flow_key(tuple, given.flows), Job::Waiting));
+            let first = given.state.interface(IfaceId(iface)).map_or(1500, |iface| iface.mtu);
+            let mtu = given.paths.mtu(tuple.remote, first.into()).min(u16::MAX.into()) as u16;
+            self.endpoint.limit_mtu(id, mtu, cx.now);
+        } else if found.is_none() {
+            // Nothing was made of it: a cookie, a reset, or nothing at all.
+            cx.release_flow(flow_key(tuple, given.flows));
+        }
     }
 
     /// Looks whether a segment of no connection is for us, and claims the flow of one that a listener may
@@ -326,19 +374,18 @@ impl Tcp {
     fn may_begin(
         &self,
         cx: &mut Cx<'_>,
-        state: &NetState,
+        given: &Given<'_>,
         task: usize,
         packet: &Buffer,
         tuple: &Tuple,
-        flows: Key,
     ) -> Result<(), Option<usize>> {
-        if !is_for_us_alone(state, packet, tuple) {
+        if !is_for_us_alone(given.state, packet, tuple) {
             return Err(Some(GROUP));
         }
         if !self.endpoint.listens(tuple) {
             return Ok(());
         }
-        let flow = flow_key(tuple, flows);
+        let flow = flow_key(tuple, given.flows);
         match cx.claim_flow(flow) {
             FlowClaim::Mine => Ok(()),
             FlowClaim::Elsewhere(_) => {
@@ -382,37 +429,76 @@ impl Tcp {
         }
     }
 
-    /// What follows from the segments and deadlines of this call: services act, segments leave, flows end,
-    /// and the next deadline is set.
-    fn work(&mut self, cx: &mut Cx<'_>, flows: Key) {
+    /// What follows from the segments, requests and deadlines of this call: services and applications are
+    /// served, segments leave, flows end, and the next deadline is set.
+    fn work(&mut self, cx: &mut Cx<'_>, given: &Given<'_>) {
+        let mut again = std::mem::take(&mut self.again);
+        if let Some(port) = given.port {
+            let (endpoint, sessions) = (&mut self.endpoint, &mut self.sessions);
+            let parts = &mut Parts { endpoint, sessions, network: given.state, flows: given.flows };
+            self.streams.take_requests(cx, parts, port);
+            let (endpoint, sessions) = (&mut self.endpoint, &mut self.sessions);
+            let accepted = self.streams.accept(endpoint, sessions, port, &mut again);
+            cx.count(ACCEPTED, accepted);
+        }
         for at in 0..self.listeners.len() {
-            while let Some(id) = self.endpoint.accept(self.listeners[at].2) {
+            let (job, _, listener) = self.listeners[at];
+            while let Some(id) = self.endpoint.accept(listener) {
                 if let Some(session) = self.sessions.get_mut(id) {
-                    session.accepted = true;
+                    session.begin_service(&mut self.endpoint, job, cx.now);
                 }
                 cx.count(ACCEPTED, 1);
             }
         }
-        while let Some((id, events)) = self.endpoint.poll_event() {
-            let session = self.sessions.get_mut(id);
-            if session.is_none_or(|session| session.serve(&mut self.endpoint, events, cx.now)) {
-                self.endpoint.close(id, cx.now);
-                self.sessions.remove(id);
+        for id in again {
+            if let Some(session) = self.sessions.get_mut(id) {
+                session.listed = false;
+                self.serve(id, Events::default(), given.port, cx.now);
             }
         }
-        let again = self.transmit(cx);
-        while let Some(tuple) = self.endpoint.poll_gone() {
+        while let Some((id, events)) = self.endpoint.poll_event() {
+            self.serve(id, events, given.port, cx.now);
+        }
+        let more = self.transmit(cx, given.port);
+        self.bury(cx, given);
+        let next = self.endpoint.next_deadline();
+        cx.set_deadline(more.into_iter().chain(next).min());
+    }
+
+    fn serve(&mut self, id: Id, events: Events, port: Option<&dyn StreamPort>, now: Nanos) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        match session.serve(&mut self.endpoint, events, port, now) {
+            Rest::Nothing => {}
+            Rest::Over => self.endpoint.close(id, now),
+            Rest::Again => {
+                if !std::mem::replace(&mut session.listed, true) {
+                    self.again.push(id);
+                }
+            }
+        }
+    }
+
+    /// Connections that are no more: their records go, applications learn of it, and their flows have no
+    /// owner any longer.
+    fn bury(&mut self, cx: &mut Cx<'_>, given: &Given<'_>) {
+        while let Some((id, tuple)) = self.endpoint.poll_gone() {
+            if let Some(session) = self.sessions.remove(id)
+                && let Job::Stream(stream) = session.job
+            {
+                self.streams.forget(stream.number);
+                if let Some(port) = given.port {
+                    port.tell(stream.number, StreamEvent::Closed);
+                }
+            }
             if self.endpoint.lookup(&tuple).is_none() {
-                cx.release_flow(flow_key(&tuple, flows));
+                cx.release_flow(flow_key(&tuple, given.flows));
             }
             cx.count(ENDED, 1);
         }
-        let next = self.endpoint.next_deadline();
-        cx.set_deadline(again.into_iter().chain(next).min());
     }
 
     /// Sends up to the budget. When to go on, if there is more.
-    fn transmit(&mut self, cx: &mut Cx<'_>) -> Option<Nanos> {
+    fn transmit(&mut self, cx: &mut Cx<'_>, port: Option<&dyn StreamPort>) -> Option<Nanos> {
         for _ in 0..BUDGET {
             // The buffer comes first: a segment taken from the engine and not sent counts as lost.
             let Some(packet) = cx.alloc() else {
@@ -427,7 +513,7 @@ impl Tcp {
             let iface = session.as_ref().map_or(NO_IFACE, |session| session.iface);
             let fill = |range, out: &mut [u8]| {
                 if let Some(session) = session {
-                    session.read(range, out);
+                    session.read(range, out, port);
                 }
             };
             if send(cx, packet, &transmit, iface, fill) {
@@ -440,7 +526,8 @@ impl Tcp {
     /// A connection that another worker had.
     fn settle_in(&mut self, moved: Moved, now: Nanos) {
         let Moved { connection, session } = moved;
-        if let Ok(id) = self.endpoint.import(*connection, session.accepted, now) {
+        let accepted = session.job != Job::Waiting;
+        if let Ok(id) = self.endpoint.import(*connection, accepted, now) {
             self.sessions.adopt(session, id);
         }
     }

@@ -3,7 +3,8 @@
 mod endpoint;
 mod rx;
 mod send;
-mod service;
+mod session;
+mod streams;
 #[cfg(test)]
 mod tests;
 

@@ -4,11 +4,12 @@
 use std::net::IpAddr;
 
 use weever_block::{
-    Block, BlockType, Buffer, Burst, Cx, MARKS, Mask, PortDoc, Ports, Priority, READS, bits,
-    tasks_marked, validator,
+    Block, BlockType, Buffer, Burst, Cx, FlowKey, MARKS, Mask, PortDoc, Ports, Priority, READS,
+    bits, tasks_marked, validator,
 };
 use weever_graph::Effects;
 use weever_net::iface::IfaceId;
+use weever_net::random::Key;
 use weever_net::state::NetState;
 use weever_net::{icmp, icmp6};
 use weever_packet::{Endpoints, Flags};
@@ -120,6 +121,11 @@ pub(super) fn tuple(packet: &Buffer) -> Option<Tuple> {
         local_port: header.dst_port(),
         remote_port: header.src_port(),
     })
+}
+
+/// The name of a connection's flow.
+pub(super) fn flow_key(tuple: &Tuple, key: Key) -> FlowKey {
+    FlowKey::of_hash(tuple.hash(key))
 }
 
 /// An address in the form of [`Endpoints`].

@@ -255,6 +255,16 @@ impl Connection {
         self.rcv.fin_taken && self.rcv.consumed == self.rcv.received
     }
 
+    /// Whether the peer's end of the stream has come, behind all octets before it.
+    pub fn has_ended(&self) -> bool {
+        self.rcv.fin_taken
+    }
+
+    /// Whether octets have arrived behind others that are missing.
+    pub fn has_gaps(&self) -> bool {
+        !self.rcv.ahead.is_empty()
+    }
+
     /// Octets of the sent stream that were acknowledged: the region below is free for reuse.
     pub fn acknowledged(&self) -> u64 {
         self.snd.acked

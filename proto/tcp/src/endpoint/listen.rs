@@ -1,6 +1,7 @@
 //! The LISTEN state (RFC 9293 §3.10.7.2), with a backlog, an accept queue and SYN cookies (RFC 4987).
 
 use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use weever_wire::tcp::{Seq, TcpOptionsRepr, TcpRepr, Timestamps, flag};
 
@@ -77,14 +78,22 @@ impl Endpoint {
         Some(accepted)
     }
 
-    /// The listener for segments to these ends: one of the address goes before one of any.
+    /// The listener for segments to these ends: one of the address goes before one of the family, and that
+    /// before one of any.
     pub(super) fn listener_for(&self, tuple: &Tuple) -> Option<u32> {
         let of_port = self.ports.get(&tuple.local_port)?;
-        let address = |at: &&u32| {
-            self.listeners[**at as usize].as_ref().and_then(|listener| listener.config.address)
+        let of_family = match tuple.local {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
-        let exact = of_port.iter().find(|at| address(at) == Some(tuple.local));
-        exact.or_else(|| of_port.iter().find(|at| address(at).is_none())).copied()
+        let with = |address: Option<IpAddr>| {
+            let is_it = |at: &&u32| {
+                let listener = self.listeners[**at as usize].as_ref();
+                listener.is_some_and(|listener| listener.config.address == address)
+            };
+            of_port.iter().find(is_it).copied()
+        };
+        with(Some(tuple.local)).or_else(|| with(Some(of_family))).or_else(|| with(None))
     }
 
     /// A segment for a listener (§3.10.7.2).

@@ -12,7 +12,7 @@ pub struct ListenerId(pub(super) u32);
 /// The settings of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenerConfig {
-    /// One of our addresses, or any.
+    /// One of our addresses; the unspecified one of a family: any of that family; `None`: any.
     pub address: Option<IpAddr>,
     /// The port; not 0.
     pub port: u16,

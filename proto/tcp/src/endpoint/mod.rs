@@ -75,7 +75,7 @@ pub struct Endpoint {
     /// Answers without a connection.
     replies: VecDeque<Transmit>,
     /// The ends of connections that are no more, if they are asked for.
-    gone: VecDeque<Tuple>,
+    gone: VecDeque<(Id, Tuple)>,
     counters: Counters,
     memory: u64,
     next_port: u32,
@@ -286,10 +286,11 @@ impl Endpoint {
     }
 
     fn remove(&mut self, index: u32) {
+        let id = Id { index, generation: self.slots[index].generation };
         if let Some(connection) = self.take(index)
             && self.config.report_gone
         {
-            self.gone.push_back(connection.tuple);
+            self.gone.push_back((id, connection.tuple));
         }
     }
 
@@ -430,7 +431,7 @@ impl Endpoint {
             let generation = slot.generation;
             let Some(connection) = slot.connection.as_mut() else { continue };
             let events = connection.events.take();
-            if !events.is_empty() && !connection.released {
+            if !events.is_empty() && (!connection.released || self.config.report_gone) {
                 return Some((Id { index, generation }, events));
             }
         }

@@ -69,10 +69,10 @@ impl Endpoint {
         self.get(id).is_some_and(|connection| connection.state == State::SynReceived)
     }
 
-    /// The ends of the next connection that is no more, if
+    /// The name and the ends of the next connection that is no more, if
     /// [`Config::report_gone`](crate::Config::report_gone) asks for them. Another one may have begun between
-    /// them meanwhile.
-    pub fn poll_gone(&mut self) -> Option<Tuple> {
+    /// these ends meanwhile.
+    pub fn poll_gone(&mut self) -> Option<(Id, Tuple)> {
         self.gone.pop_front()
     }
 

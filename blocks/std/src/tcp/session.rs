@@ -1,0 +1,338 @@
+//! Connections as the adapter knows them: what is done with the octets of each.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use weever_block::{FlowKey, Nanos};
+use weever_net::stream::{StreamEvent, StreamId, StreamPort};
+use weever_packet::NO_IFACE;
+use weever_tcp::{Connection, Endpoint, Events, Failure, Id, KeepAlive, Payload, Region, Settings};
+
+/// Octets of a connection's receive window, and of the region that keeps those not handed over yet.
+pub(super) const REGION: u32 = 256 << 10;
+
+/// What is done with a connection's octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    /// Kept until the connection is accepted.
+    Waiting,
+    /// Sent back (RFC 862).
+    Echo,
+    /// Read and forgotten (RFC 863).
+    Discard,
+    /// Handed to an application.
+    Stream(Stream),
+}
+
+/// A connection of an application's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stream {
+    pub(super) number: StreamId,
+    /// The application asked for it, and is to be told when it is established.
+    pub(super) active: bool,
+    /// Octets of the received stream that the application was given.
+    delivered: u64,
+    finish: Finish,
+    /// The connection has ended in order; octets may still have to be handed over.
+    over: bool,
+}
+
+/// Whether the peer's end of the stream has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finish {
+    No,
+    Heard,
+    Told,
+}
+
+impl Stream {
+    pub(super) fn new(number: StreamId, active: bool) -> Stream {
+        Stream { number, active, delivered: 0, finish: Finish::No, over: false }
+    }
+}
+
+/// What remains to be done after a connection was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    Nothing,
+    /// The application has no room for all octets: it is to be served again.
+    Again,
+    /// The connection is over.
+    Over,
+}
+
+/// The adapter's record of a connection.
+#[derive(Debug)]
+pub(super) struct Session {
+    id: Id,
+    pub(super) flow: FlowKey,
+    /// The interface by which its last segment came.
+    pub(super) iface: u16,
+    pub(super) job: Job,
+    /// Received octets that are still needed. An echo's are those that its peer has not acknowledged: the
+    /// stream that is sent is the one that was received, so each octet has one place.
+    region: Option<Region>,
+    /// It stands in the list of those to be served again.
+    pub(super) listed: bool,
+    /// The slot of another connection whose flow has the same key.
+    next: Option<u32>,
+}
+
+impl Session {
+    pub(super) fn new(id: Id, flow: FlowKey, job: Job) -> Session {
+        Session { id, flow, iface: NO_IFACE, job, region: None, listed: false, next: None }
+    }
+
+    /// Keeps payload that was accepted, or hands it over at once; `bytes` is the segment's.
+    #[inline]
+    pub(super) fn keep(&mut self, payload: &Payload, bytes: &[u8], port: Option<&dyn StreamPort>) {
+        let Some(mut bytes) = bytes.get(payload.range.clone()) else { return };
+        let mut offset = payload.offset;
+        match (&mut self.job, port) {
+            (Job::Discard, _) => return,
+            (Job::Stream(stream), Some(port)) if payload.in_order && offset == stream.delivered => {
+                let done = port.deliver(stream.number, bytes);
+                (stream.delivered, offset) = (offset + done as u64, offset + done as u64);
+                bytes = &bytes[done..];
+            }
+            _ => {}
+        }
+        if !bytes.is_empty() {
+            let region = self.region.get_or_insert_with(|| Region::new(REGION as usize));
+            region.write(offset, bytes);
+        }
+    }
+
+    /// Writes a range of the stream that is sent.
+    #[inline]
+    pub(super) fn read(&self, range: Range<u64>, out: &mut [u8], port: Option<&dyn StreamPort>) {
+        match (&self.job, port, &self.region) {
+            (Job::Stream(stream), Some(port), _) => {
+                port.read_sent(stream.number, range.start, out);
+            }
+            (Job::Echo, _, Some(region)) => region.read(range.start, out),
+            _ => {}
+        }
+    }
+
+    /// The connection was accepted by a built-in service.
+    pub(super) fn begin_service(&mut self, endpoint: &mut Endpoint, job: Job, now: Nanos) {
+        self.job = job;
+        if job == Job::Discard {
+            self.region = None;
+        }
+        if let Some(settings) = endpoint.get(self.id).map(Connection::settings) {
+            // A peer that has gone away without a word holds memory no longer than this.
+            let keep_alive = Some(KeepAlive::default());
+            endpoint.set(self.id, Settings { keep_alive, ..settings }, now);
+        }
+    }
+
+    /// Does what the events call for.
+    pub(super) fn serve(
+        &mut self,
+        endpoint: &mut Endpoint,
+        events: Events,
+        port: Option<&dyn StreamPort>,
+        now: Nanos,
+    ) -> Rest {
+        if let (Job::Stream(_), Some(port)) = (self.job, port) {
+            return self.serve_stream(endpoint, events, port);
+        }
+        if events.has(Events::CLOSED) {
+            return Rest::Over;
+        }
+        let Some(at) = endpoint.get(self.id).map(Progress::of) else { return Rest::Over };
+        match self.job {
+            Job::Echo => {
+                // Acknowledged octets make room for as many to be received.
+                if at.acknowledged > at.readable.start {
+                    endpoint.consume(self.id, at.acknowledged - at.readable.start, now);
+                }
+                if at.readable.end > at.queued {
+                    endpoint.queue(self.id, at.readable.end - at.queued, now);
+                }
+            }
+            Job::Discard => {
+                endpoint.consume(self.id, at.readable.end - at.readable.start, now);
+            }
+            // Whoever accepts it finds out by the connection's state.
+            Job::Waiting | Job::Stream(_) => return Rest::Nothing,
+        }
+        if events.has(Events::FINISHED) {
+            // FIN follows the octets that are still to be sent back.
+            endpoint.shutdown(self.id, now);
+        }
+        Rest::Nothing
+    }
+
+    fn serve_stream(&mut self, endpoint: &Endpoint, events: Events, port: &dyn StreamPort) -> Rest {
+        let Job::Stream(stream) = &mut self.job else { return Rest::Nothing };
+        let Some(connection) = endpoint.get(self.id) else { return Rest::Over };
+        let number = stream.number;
+        if events.has(Events::CONNECTED) && stream.active {
+            let (local, remote) = ends(connection, self.iface);
+            port.tell(number, StreamEvent::Connected { local, remote });
+        }
+        if events.has(Events::ACKED) {
+            port.acknowledged(number, connection.acknowledged());
+        }
+        if stream.finish == Finish::No && connection.has_ended() {
+            stream.finish = Finish::Heard;
+        }
+        let end = connection.readable().end;
+        let all = hand_over(stream, self.region.as_ref(), end, port);
+        if all && !connection.has_gaps() {
+            self.region = None;
+        }
+        if all && stream.finish == Finish::Heard {
+            stream.finish = Finish::Told;
+            port.tell(number, StreamEvent::Finished);
+        }
+        if events.has(Events::CLOSED) {
+            match connection.failure() {
+                Some(failure) => {
+                    port.tell(number, StreamEvent::Failed(errno(failure)));
+                    return Rest::Over;
+                }
+                None => stream.over = true,
+            }
+        }
+        match (all, stream.over) {
+            (true, true) => Rest::Over,
+            (true, false) => Rest::Nothing,
+            (false, _) => Rest::Again,
+        }
+    }
+
+    /// Whether the application was given all octets that have arrived.
+    pub(super) fn has_handed_over(&self, connection: &Connection) -> bool {
+        matches!(self.job, Job::Stream(stream) if stream.delivered >= connection.readable().end)
+    }
+}
+
+/// Hands octets of the region over up to `end`; whether the application took all.
+fn hand_over(
+    stream: &mut Stream,
+    region: Option<&Region>,
+    end: u64,
+    port: &dyn StreamPort,
+) -> bool {
+    let Some(region) = region else { return stream.delivered >= end };
+    while stream.delivered < end {
+        let (octets, _) = region.slices(stream.delivered..end);
+        let done = port.deliver(stream.number, octets);
+        stream.delivered += done as u64;
+        if done < octets.len() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Both ends of a connection; link-local ones with the interface as their zone.
+pub(super) fn ends(connection: &Connection, iface: u16) -> (SocketAddr, SocketAddr) {
+    let tuple = connection.tuple();
+    let zoned = |address, port| match SocketAddr::new(address, port) {
+        SocketAddr::V6(mut v6) if v6.ip().is_unicast_link_local() => {
+            v6.set_scope_id(iface.into());
+            v6.into()
+        }
+        other => other,
+    };
+    (zoned(tuple.local, tuple.local_port), zoned(tuple.remote, tuple.remote_port))
+}
+
+/// The errno of a connection's end, as Linux has it.
+fn errno(failure: Failure) -> u16 {
+    match failure {
+        Failure::Refused => 111,
+        Failure::Reset => 104,
+        Failure::TimedOut => 110,
+        Failure::Unreachable => 113,
+        _ => 103,
+    }
+}
+
+struct Progress {
+    readable: Range<u64>,
+    acknowledged: u64,
+    queued: u64,
+}
+
+impl Progress {
+    fn of(connection: &Connection) -> Progress {
+        let (readable, queued) = (connection.readable(), connection.queued());
+        Progress { readable, queued, acknowledged: connection.acknowledged() }
+    }
+}
+
+/// The records of a worker's connections, by their slots and by their flows.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    slots: Vec<Option<Session>>,
+    /// The slot of the first connection of a flow.
+    flows: HashMap<FlowKey, u32>,
+}
+
+impl Sessions {
+    pub(super) fn get_mut(&mut self, id: Id) -> Option<&mut Session> {
+        let session = self.slots.get_mut(id.slot())?.as_mut()?;
+        (session.id == id).then_some(session)
+    }
+
+    /// Adds a record; the one that the slot had before is forgotten.
+    pub(super) fn add(&mut self, mut session: Session) {
+        let at = session.id.slot();
+        self.remove_slot(at);
+        if self.slots.len() <= at {
+            self.slots.resize_with(at + 1, || None);
+        }
+        session.next = self.flows.insert(session.flow, at as u32);
+        self.slots[at] = Some(session);
+    }
+
+    pub(super) fn remove(&mut self, id: Id) -> Option<Session> {
+        self.get_mut(id)?;
+        self.remove_slot(id.slot())
+    }
+
+    fn remove_slot(&mut self, at: usize) -> Option<Session> {
+        let session = self.slots.get_mut(at)?.take()?;
+        let first = self.flows.get(&session.flow).copied();
+        if first == Some(at as u32) {
+            match session.next {
+                Some(next) => drop(self.flows.insert(session.flow, next)),
+                None => drop(self.flows.remove(&session.flow)),
+            }
+            return Some(session);
+        }
+        let mut before = first;
+        while let Some(slot) = before {
+            let other = self.slots[slot as usize].as_mut()?;
+            if other.next == Some(at as u32) {
+                other.next = session.next;
+                break;
+            }
+            before = other.next;
+        }
+        Some(session)
+    }
+
+    /// The connections of a flow: nearly always one.
+    pub(super) fn of_flow(&self, flow: FlowKey) -> Vec<Id> {
+        let mut all = Vec::new();
+        let mut at = self.flows.get(&flow).copied();
+        while let Some(session) = at.and_then(|slot| self.slots[slot as usize].as_ref()) {
+            all.push(session.id);
+            at = session.next;
+        }
+        all
+    }
+
+    /// The same record for the id that its connection has at another endpoint.
+    pub(super) fn adopt(&mut self, session: Session, id: Id) {
+        self.add(Session { id, next: None, listed: false, ..session });
+    }
+}
