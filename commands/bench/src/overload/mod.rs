@@ -1,6 +1,8 @@
 //! `weever bench overload`: the stack when much happens at once. In memory, with threads of its own.
 
+mod attacks;
 mod change;
+mod established;
 mod flood;
 mod flows;
 mod slow_link;
@@ -13,6 +15,7 @@ pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
     slow_link::measure(&mut report)?;
     flood::measure(plan, &mut report)?;
     flows::measure(&mut report)?;
+    established::measure(&mut report)?;
     change::measure(plan, &mut report)?;
     Ok(report)
 }
