@@ -70,8 +70,7 @@ impl Rss {
         let Some(model) = &nic.rss else { return Rss::default() };
         let named: Vec<u32> =
             queues.iter().copied().filter(|q| model.queues.contains(*q)).collect();
-        let table = named.iter().copied().cycle().take(model.entries as usize).collect();
-        Rss { table, key, fields: Vec::new() }
+        Rss { table: table_over(&named, model.entries as usize), key, fields: Vec::new() }
     }
 
     /// The fields that are hashed for packets of a flow type.
@@ -81,10 +80,25 @@ impl Rss {
     }
 }
 
+/// The table of `entries` entries that `ethtool -X` makes for these queues, so that a plan with a known key
+/// holds for the commands that it prints: round robin over the first queues (`equal`), otherwise a block of
+/// entries for each queue (`weight`; `fill_indir_table` of the tool).
+fn table_over(queues: &[u32], entries: usize) -> Vec<u32> {
+    let count = queues.len();
+    if queues.iter().zip(0..).all(|(queue, nth)| *queue == nth) {
+        return queues.iter().copied().cycle().take(entries).collect();
+    }
+    let mut table = Vec::with_capacity(entries);
+    for (nth, queue) in queues.iter().enumerate() {
+        table.resize(entries * (nth + 1) / count, *queue);
+    }
+    table
+}
+
 impl Rule {
     /// The packets that it matches.
     pub fn matches(&self, table: &TableModel) -> Conj {
-        let kinds = self.flow_type.map_or(Kinds::ALL, Kinds::of);
+        let kinds = Kinds::of_rules(table, self.flow_type);
         let asked = table.matches.iter().zip(&self.keys).filter(|(_, k)| k.mask != 0);
         asked.fold(Conj::of_kinds(kinds), |conj, (m, key)| {
             conj.having(Values::masked(m.field, key.mask, key.value))
@@ -102,6 +116,7 @@ impl Rule {
         match order {
             TableOrder::Priority { .. } => -i64::from(self.priority),
             TableOrder::MoreSpecific => -i64::from(self.bits()),
+            TableOrder::MoreFields => -(self.keys.iter().filter(|k| k.mask != 0).count() as i64),
             TableOrder::Location => i64::from(self.location),
             TableOrder::Insertion => 0,
         }

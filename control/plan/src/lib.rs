@@ -12,7 +12,8 @@ pub mod map;
 pub mod nic;
 mod oracle;
 pub mod policy;
-pub mod reference;
+#[cfg(test)]
+mod reference;
 pub mod search;
 pub mod simplify;
 #[cfg(test)]

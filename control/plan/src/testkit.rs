@@ -41,6 +41,7 @@ pub(crate) fn table(entries: u32, matches: &[(Field, Granularity)]) -> TableMode
     TableModel {
         matches: matches.collect(),
         flow_types: Vec::new(),
+        without: Vec::new(),
         mask_scope: MaskScope::Rule,
         capacity: Capacity { entries, shared_with: None, costs: Vec::new() },
         order: TableOrder::Priority { lo: 1, hi: 7 },
@@ -72,6 +73,7 @@ pub(crate) fn flow_director(entries: u32) -> TableModel {
     let fields: Vec<_> = fields.into_iter().map(|f| (f, Granularity::Bits)).collect();
     TableModel {
         flow_types: vec![FlowType::Tcp4, FlowType::Udp4, FlowType::Sctp4, FlowType::Ip4],
+        without: Vec::new(),
         mask_scope: MaskScope::Link,
         order: TableOrder::Insertion,
         ..table(entries, &fields)

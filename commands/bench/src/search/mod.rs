@@ -4,6 +4,7 @@
 //! paper's own times beside, and goes on to where it stopped: 100,000 flows on the `xdp` model, and
 //! a NIC whose tables run full. All of it is computing; no NIC is needed.
 
+mod gap;
 mod quality;
 mod rig;
 
@@ -46,7 +47,7 @@ pub(crate) fn run(plan: Plan, svg: Option<&Path>) -> Result<Report, BenchError> 
         }
     }
     connectx5(&mut report, plan)?;
-    quality::measure_random(&mut report)?;
+    gap::measure(&mut report)?;
     quality::measure_overlap(&mut report)?;
     growth.report(&mut report);
     if let Some(path) = svg {

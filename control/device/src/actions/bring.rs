@@ -284,6 +284,29 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_that_comes_back_wider_is_taken_out_and_planned_around() {
+        let tagged = |id: u16| {
+            let conj = udp(id, 0xffff).with(Field::VlanId, id.into());
+            Flow { core: Some(id % 4), ..Flow::of(format!("vlan {id}"), vec![conj]) }
+        };
+        let all = flows(3).into_iter().chain((5..8).map(tagged)).collect();
+        let nic = Nic::linux_of(&weever_models::nic("connectx5").unwrap()).unwrap();
+        let mut search = Search::new(nic.with_queues(4).unwrap(), near(), Options::default());
+        search.run(all);
+        let mut device = Simulated::new("sim0", 4, 256);
+        (device.chooses, device.ignores) = (true, vec![Field::VlanId]);
+        let mut record = Record::default();
+        let brought = bring(&mut device, &mut record, &mut search).unwrap();
+        assert!(!brought.refused.is_empty());
+        assert!(brought.refused[0].to_string().contains("makes `flow-type udp4"));
+        let is_whole = |rule: &RuleSpec| {
+            record.ours.values().any(|o| o.read == *rule && o.sent.carries_out(rule))
+        };
+        assert!(device.rules.values().all(is_whole), "no widened rule is left");
+        assert_eq!(device.rules.len(), search.plan().rules.len());
+    }
+
+    #[test]
     fn a_table_with_less_room_than_the_model_says_is_filled() {
         for size in [40, 5] {
             let mut search = search(near(), flows(100));

@@ -268,6 +268,12 @@ fn insert(
     let location = driver.insert(rule)?;
     // A driver that cannot show rules is taken by its word.
     let read = driver.rule(location).unwrap_or_else(|_| rule.clone().at(location));
+    if !read.carries_out(rule) {
+        record.ours.remove(&location);
+        driver.remove(location)?;
+        let (asked, made) = (rule.to_options(), read.to_options());
+        return Err(EthtoolError::Altered { device: driver.device().into(), asked, made });
+    }
     let ours = InstalledRule { sent: rule.clone(), read };
     record.ours.insert(location, ours.clone());
     Ok((location, ours))

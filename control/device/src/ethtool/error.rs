@@ -45,6 +45,19 @@ pub enum EthtoolError {
         /// The usual meaning.
         hint: &'static str,
     },
+    /// The device took a rule and made another one of it, which was taken out again.
+    #[error(
+        "{device}: its driver makes `{made}` of the rule `{asked}`, which matches other packets or does \
+         something else with them; it was taken out again"
+    )]
+    Altered {
+        /// The device.
+        device: String,
+        /// The rule that it was to take.
+        asked: String,
+        /// The rule that it shows.
+        made: String,
+    },
     /// The answer makes no sense.
     #[error("{device}: the driver's answer to \"{what}\" makes no sense; is it out of date?")]
     Answer {
@@ -84,7 +97,7 @@ impl EthtoolError {
     /// The meaning of this answer to a rule for other rules; nothing if the rule is not to blame.
     pub fn refusal(&self) -> Option<Refused> {
         match self {
-            EthtoolError::Unsupported { .. } => Some(Refused::Kind),
+            EthtoolError::Unsupported { .. } | EthtoolError::Altered { .. } => Some(Refused::Kind),
             EthtoolError::Refused { source, .. } => Some(match source.raw_os_error() {
                 Some(libc::ENOSPC) => Refused::Full { room: None },
                 Some(libc::EINVAL) => Refused::Kind,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use weever_graph::Field;
 use weever_graph::nic::FlowType;
 
 use super::{
@@ -43,6 +44,8 @@ pub struct Simulated {
     pub one_mask: bool,
     /// Whether it cannot show rules, though it lists where there are some.
     pub hides_rules: bool,
+    /// The fields whose tests it drops without a word, as some drivers do with tags.
+    pub ignores: Vec<Field>,
     /// Whether it removes a rule before it checks the replacement.
     pub removes_first: bool,
     /// Whether it spreads over all queues when there are more of them, regardless of earlier settings.
@@ -74,6 +77,15 @@ impl Simulated {
             spreading: [(0, spreading)].into(),
             ..Simulated::default()
         }
+    }
+
+    /// The rule that it makes of one that it is told.
+    fn understood(&self, rule: &RuleSpec) -> RuleSpec {
+        let kept = rule.matches().and_then(|mut matches| {
+            matches.fields.retain(|(field, _)| !self.ignores.contains(field));
+            matches.to_rule(rule.action()).ok()
+        });
+        kept.filter(|_| !self.ignores.is_empty()).unwrap_or_else(|| rule.clone())
     }
 
     fn error(&self, what: &str, errno: i32) -> EthtoolError {
@@ -200,7 +212,7 @@ impl Driver for Simulated {
         };
         let fits = location.and_then(|at| self.fits(rule, at).map(|()| at));
         let location = fits.map_err(|errno| self.error(&what, errno))?;
-        self.rules.insert(location, rule.clone().at(location));
+        self.rules.insert(location, self.understood(rule).at(location));
         Ok(location)
     }
 

@@ -81,6 +81,14 @@ impl RuleSpec {
         self.clone().at(0) == other.clone().at(0)
     }
 
+    /// Whether a rule that a device shows carries out the one that was `asked` for: the same type and tests,
+    /// and the same action. Values of bits that the mask leaves out may differ, and so may the location:
+    /// drivers normalise these.
+    pub fn carries_out(&self, asked: &RuleSpec) -> bool {
+        let matches = self.matches();
+        matches.is_some() && matches == asked.matches() && self.action() == asked.action()
+    }
+
     /// Its masks, for drivers that have one set for all rules.
     pub(super) fn masks(&self) -> Vec<u8> {
         self.bytes[spec::MASKS..spec::COOKIE].to_vec()

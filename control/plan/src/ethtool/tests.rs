@@ -25,6 +25,7 @@ fn table(location: Location) -> Table {
     let model = TableModel {
         matches: FIELDS.map(field).to_vec(),
         flow_types: [types, vec![FlowType::Tcp4]].concat(),
+        without: Vec::new(),
         mask_scope: MaskScope::Rule,
         capacity: Capacity { entries: 9, shared_with: None, costs: Vec::new() },
         order: TableOrder::Insertion,

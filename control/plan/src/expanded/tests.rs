@@ -79,6 +79,7 @@ fn table(dice: &mut Dice, name: usize) -> Table {
     let model = TableModel {
         matches: fields.into_iter().map(match_of).collect(),
         flow_types: if dice.one_in(3) { Vec::new() } else { dice.some_of(&TYPES) },
+        without: Vec::new(),
         mask_scope: MaskScope::Rule,
         capacity: Capacity { entries: 99, shared_with: None, costs: Vec::new() },
         order: orders[dice.below(4) as usize],

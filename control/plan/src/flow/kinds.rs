@@ -6,7 +6,7 @@
 //! packet is its `next header`.
 
 use weever_graph::Field;
-use weever_graph::nic::FlowType;
+use weever_graph::nic::{FlowType, TableModel};
 
 /// A set of kinds of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -129,6 +129,18 @@ impl Kinds {
             None => return network,
         };
         network.and(Kinds(both(in_groups(transport))))
+    }
+
+    /// The kinds that rules of a flow type match in `table`; all kinds if rules have no type.
+    pub fn of_rules(table: &TableModel, flow_type: Option<FlowType>) -> Kinds {
+        let Some(flow_type) = flow_type else { return Kinds::ALL };
+        let all = Kinds::of(flow_type);
+        if table.without.is_empty() {
+            return all;
+        }
+        // Later fragments have no header of a transport, by which a packet could be left out.
+        let whole = Kinds(!both(IP4_LATER));
+        table.left_out(flow_type).fold(all, |kinds, t| kinds.without(Kinds::of(t).and(whole)))
     }
 
     /// The set as a number, for hashing.

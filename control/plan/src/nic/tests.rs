@@ -19,6 +19,7 @@ fn table() -> TableModel {
     TableModel {
         matches: vec![FieldMatch { field: Field::L4Dst, granularity: Granularity::Whole }],
         flow_types: vec![FlowType::Udp4],
+        without: Vec::new(),
         mask_scope: MaskScope::Rule,
         capacity: Capacity { entries: 16, shared_with: None, costs: Vec::new() },
         order: TableOrder::Insertion,

@@ -36,13 +36,14 @@ pub(crate) fn express(
     spelling: Spelling,
 ) -> Result<Vec<Expressed>, Refusal> {
     let mut all = Vec::new();
-    for flow_type in types_for(table, conj.kinds())? {
+    for flow_type in types_for(table, conj)? {
+        let kinds = Kinds::of_rules(table, flow_type);
         let narrowed;
         let part = match flow_type {
             None => conj,
-            Some(t) if conj.kinds().within(Kinds::of(t)) => conj,
-            Some(t) => {
-                narrowed = conj.clone().of(Kinds::of(t));
+            Some(_) if conj.kinds().within(kinds) => conj,
+            Some(_) => {
+                narrowed = conj.clone().of(kinds);
                 &narrowed
             }
         };
@@ -60,24 +61,36 @@ pub(crate) fn express(
     Ok(all)
 }
 
-/// The flow types of the rules that these kinds need: the most specific one if one suffices.
-fn types_for(table: &TableModel, kinds: Kinds) -> Result<Vec<Option<FlowType>>, Refusal> {
+/// The flow types of the rules that the kinds of `conj` need: the most specific one if one suffices. Rules
+/// for any Ethernet frame are for what they can test, and for packets that no other type has.
+fn types_for(table: &TableModel, conj: &Conj) -> Result<Vec<Option<FlowType>>, Refusal> {
     if table.flow_types.is_empty() {
         return Ok(vec![None]);
     }
+    let kinds = conj.kinds();
+    let suffices = |t: &FlowType| kinds.within(Kinds::of_rules(table, Some(*t)));
     let types = || FlowType::ALL.into_iter().filter(|t| table.flow_types.contains(t));
-    if let Some(one) = types().find(|t| kinds.within(Kinds::of(*t))) {
+    let narrow = || types().filter(|t| *t != FlowType::Ether);
+    if let Some(one) = narrow().find(suffices) {
         return Ok(vec![Some(one)]);
     }
+    let ether = types().find(|t| *t == FlowType::Ether);
+    let tests = |field| table.fields_of(ether).any(|m| m.field == field);
+    let is_ethernet = conj.tests().count() > 0 && conj.tests().all(|v| tests(v.field));
     let mut left = kinds;
     let mut needed = Vec::new();
-    for t in types() {
-        if !left.and(Kinds::of(t)).is_empty() {
-            left = left.without(Kinds::of(t));
+    for t in narrow().filter(|_| ether.is_none() || !is_ethernet) {
+        let of_type = Kinds::of_rules(table, Some(t));
+        if !left.and(of_type).is_empty() {
+            left = left.without(of_type);
             needed.push(Some(t));
         }
     }
-    if left.is_empty() { Ok(needed) } else { Err(Refusal::NoFlowType) }
+    match ether {
+        _ if left.is_empty() => Ok(needed),
+        Some(ether) => Ok(vec![Some(ether)]),
+        None => Err(Refusal::NoFlowType),
+    }
 }
 
 /// The fields that rules may name and that the kind of a packet decides.
@@ -87,7 +100,7 @@ fn deciding() -> [Field; 3] {
 
 /// The common case: every test can be expressed unchanged, and the kinds follow from the tests.
 fn said_exactly(table: &TableModel, flow_type: Option<FlowType>, conj: &Conj) -> bool {
-    let mut kinds = flow_type.map_or(Kinds::ALL, Kinds::of);
+    let mut kinds = Kinds::of_rules(table, flow_type);
     let mut said = 0;
     for FieldMatch { field, granularity } in table.fields_of(flow_type) {
         match conj.test(field) {
@@ -118,7 +131,7 @@ fn spell_out(
     spelling: Spelling,
     all: &mut Vec<Expressed>,
 ) -> Result<(), Refusal> {
-    let mut rules = vec![Conj::of_kinds(flow_type.map_or(Kinds::ALL, Kinds::of))];
+    let mut rules = vec![Conj::of_kinds(Kinds::of_rules(table, flow_type))];
     let mut looks = flow_type.is_some_and(|t| t != FlowType::Ether);
     for FieldMatch { field, granularity } in table.fields_of(flow_type) {
         let Some(options) = options(conj, field, granularity, spelling)? else { continue };

@@ -25,7 +25,7 @@ use crate::policy::{Policy, Subject};
 use express::{Expressed, Spelling};
 
 /// The most parts of flows, its own included, that a rule may catch if it matches more than its flow.
-const MOST_CAUGHT: usize = 16;
+const MOST_CAUGHT: usize = 64;
 
 /// Rules that would steer a flow.
 #[derive(Clone, Debug)]
@@ -189,8 +189,15 @@ fn agree_on_masks(
             evict.extend(at.stale.iter().copied().filter(other));
         }
         if !in_use.clone().any(|m| m.live > 0) {
-            let wanted = state.wanted.as_ref().is_none_or(|w| *w == masks);
-            scarcity = if wanted { 0 } else { 2 };
+            let wanted = state.wanted.as_ref().filter(|w| **w != masks);
+            scarcity = if wanted.is_none() { 0 } else { 2 };
+            // A coarser mask serves more flows, if it looks at nothing that this one leaves open.
+            if let Some(coarser) = wanted
+                && state.insists
+            {
+                widen(model, one, coarser)?;
+                continue;
+            }
         }
         // The flow's own rules have to agree with each other as well.
         match own.iter().find(|(k, _)| *k == key) {
@@ -221,7 +228,7 @@ pub(crate) fn can_say(model: &TableModel, conj: &Conj) -> bool {
 /// Widens a rule to masks that are in use, if those look at nothing that the rule leaves open.
 fn widen(model: &TableModel, said: &mut Expressed, masks: &[u128]) -> Result<(), Refusal> {
     let own = crate::config::Rule::of(model, said.flow_type, &said.conj);
-    let kinds = said.flow_type.map_or(Kinds::ALL, Kinds::of);
+    let kinds = Kinds::of_rules(model, said.flow_type);
     if model.mask_scope == MaskScope::Link
         && masks.last() != state::masks_with_type(model, said.flow_type, &said.conj).last()
     {

@@ -98,9 +98,8 @@ pub(crate) fn place<'a>(
         TableOrder::Location => i64::from(rule.location),
         TableOrder::Insertion if before.is_some() => return Err(Refusal::NoPlaceBetween),
         TableOrder::Insertion => 0,
-        TableOrder::MoreSpecific => {
-            let said = crate::config::Rule::of(model, rule.flow_type, &rule.conj);
-            -i64::from(said.bits())
+        TableOrder::MoreSpecific | TableOrder::MoreFields => {
+            crate::config::Rule::of(model, rule.flow_type, &rule.conj).rank(model.order)
         }
         TableOrder::Priority { lo, hi } => {
             let priority = priority((lo, hi), bits, (after, before), &taken)?;

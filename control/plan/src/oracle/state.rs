@@ -32,6 +32,8 @@ pub(crate) struct TableState {
     numbering: usize,
     /// The best mask for the table, if it is free to choose.
     pub(crate) wanted: Option<Vec<u128>>,
+    /// Whether rules with other masks are refused, or widened, until one has it.
+    pub(crate) insists: bool,
     /// Rules in this table alone, which Linux may limit to fewer than the pool holds.
     pub(crate) rules: u32,
 }
@@ -58,6 +60,7 @@ impl State {
             },
             numbering: if nic.locations.is_some() { 0 } else { at },
             wanted: None,
+            insists: false,
             rules: 0,
         };
         let models = || nic.tables.iter().map(|t| &t.model);

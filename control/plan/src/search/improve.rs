@@ -12,6 +12,8 @@ use crate::policy::{Change, Subject, cost_with};
 
 /// Passes over the flows, at most.
 const PASSES: usize = 3;
+/// Pairs of flows that are looked at for an exchange, at most.
+const MOST_PAIRS: usize = 1 << 14;
 
 impl Search {
     /// Moves one flow at a time, with the rules that it has, as long as that costs less.
@@ -19,9 +21,94 @@ impl Search {
         for _ in 0..PASSES {
             let moved = order.iter().filter(|i| !self.out_of_budget() && self.move_on(**i)).count();
             if moved == 0 {
+                break;
+            }
+        }
+        self.exchange(order);
+    }
+
+    /// Exchanges the queues of two flows, as long as that costs less: where no single move helps, two at
+    /// once may. Left out where there are too many pairs.
+    pub(super) fn exchange(&mut self, order: &[u32]) {
+        let steered = |i: &u32| self.single_queue(*i).is_some();
+        let flows: Vec<u32> = order.iter().copied().filter(steered).collect();
+        if flows.len().saturating_mul(flows.len()) > MOST_PAIRS {
+            return;
+        }
+        for _ in 0..PASSES {
+            let mut exchanged = false;
+            for (nth, one) in flows.iter().enumerate() {
+                for other in &flows[nth + 1..] {
+                    if self.out_of_budget() || !self.may_improve() {
+                        return;
+                    }
+                    exchanged |= self.try_exchange(*one, *other);
+                }
+            }
+            if !exchanged {
                 return;
             }
         }
+    }
+
+    /// The queue of a flow that has rules and arrives at one queue.
+    fn single_queue(&self, index: u32) -> Option<u32> {
+        let member = self.map.flows.get(index)?;
+        member.placement.queue().filter(|_| !member.rules.is_empty())
+    }
+
+    fn try_exchange(&mut self, one: u32, other: u32) -> bool {
+        let (Some(a), Some(b)) = (self.single_queue(one), self.single_queue(other)) else {
+            return false;
+        };
+        if a == b || !self.can_reach(one, b) || !self.can_reach(other, a) {
+            return false;
+        }
+        let before = self.cost();
+        let (first, second) = (self.subject(one), self.subject(other));
+        let (at_a, at_b) = (Placement::One(a), Placement::One(b));
+        self.map.work.spend(1);
+        let changes = [
+            (first, &at_a, Change::Goes),
+            (second, &at_b, Change::Goes),
+            (first, &at_b, Change::Comes),
+            (second, &at_a, Change::Comes),
+        ];
+        if cost_with(&mut *self.policy, &changes) >= before {
+            return false;
+        }
+        // The rules may catch packets of others, so only the whole map decides.
+        self.send(one, b);
+        self.send(other, a);
+        let better = self.cost() < before;
+        if better {
+            for flow in [one, other] {
+                for rule in self.map.flows[flow].rules.clone() {
+                    self.changes.moved(rule, &self.map.entries[rule]);
+                }
+            }
+        } else {
+            self.send(one, a);
+            self.send(other, b);
+        }
+        better
+    }
+
+    /// Sends the packets of a flow's rules to a queue, and tells the policy.
+    fn send(&mut self, index: u32, queue: u32) {
+        self.journal.clear();
+        let rules = self.map.flows[index].rules.clone();
+        self.retarget(&rules, Target::Queue(queue));
+        self.tell();
+    }
+
+    /// Whether the tables of a flow's rules can send to a queue.
+    fn can_reach(&self, index: u32, queue: u32) -> bool {
+        let mut rules = self.map.flows[index].rules.iter();
+        rules.all(|rule| {
+            let table = self.map.entries[*rule].rule.table;
+            oracle::steerable(&self.nic, table).is_some_and(|queues| queues.contains(queue))
+        })
     }
 
     pub(super) fn move_on(&mut self, index: u32) -> bool {

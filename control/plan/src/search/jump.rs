@@ -1,6 +1,6 @@
 //! All flows at once: the order in which they are placed, and other orders if the first fails.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
 
 use super::Search;
@@ -13,6 +13,9 @@ use crate::policy::Cost;
 const MOST_TRIALS: usize = 1 << 16;
 /// How often every flow is looked at again.
 const SECOND_LOOKS: usize = 2;
+
+/// Shared masks that are tried, at most.
+const MOST_MASKS: usize = 32;
 
 /// A configuration that was found.
 struct Snapshot {
@@ -41,6 +44,9 @@ impl Search {
         }
         if self.affords(pass) && self.is_small(given.len()) {
             self.try_order(&given, AsWritten, &mut best);
+        }
+        if self.affords(pass) && self.is_small(given.len()) {
+            self.try_masks(&keyed, &mut best);
         }
         let mut order = keyed;
         for jump in 0..self.options.jumps {
@@ -72,7 +78,7 @@ impl Search {
 
     /// Whether another plan might cost less. A policy knows the best of plans in which every flow is
     /// at one queue; flows that are spread may do better.
-    fn may_improve(&self) -> bool {
+    pub(super) fn may_improve(&self) -> bool {
         let cost = self.cost();
         let best = self.policy.is_at_best() && (!self.divided || cost.value == 0.0);
         !cost.is_acceptable() || !best
@@ -181,20 +187,48 @@ impl Search {
         self.announce_other();
     }
 
-    /// Where rules share a mask, the mask that most flows need is the one to have.
+    /// Where rules share a mask, the mask that most flows need is the one to have, or the one to be tried.
     fn want_masks(&mut self, order: &[u32]) {
-        for (table, state) in self.nic.tables.iter().zip(&mut self.state.tables) {
-            if table.model.mask_scope == weever_graph::nic::MaskScope::Rule {
-                continue;
+        for table in 0..self.nic.tables.len() {
+            let tried = self.insist.as_ref().filter(|(at, _)| *at == table).map(|(_, m)| m.clone());
+            let insists = tried.is_some();
+            let wanted = tried.or_else(|| self.voted_masks(table, order).into_iter().next());
+            let state = &mut self.state.tables[table];
+            (state.wanted, state.insists) = (wanted, insists);
+        }
+    }
+
+    /// The masks that flows need in a table where rules share them, those of most flows first.
+    fn voted_masks(&self, table: usize, order: &[u32]) -> Vec<Vec<u128>> {
+        let model = &self.nic.tables[table].model;
+        if model.mask_scope == weever_graph::nic::MaskScope::Rule {
+            return Vec::new();
+        }
+        let mut votes: HashMap<Vec<u128>, (usize, usize)> = HashMap::new();
+        for (nth, index) in order.iter().enumerate() {
+            let Some(first) = self.map.parts_of(*index).next() else { continue };
+            if let Some(masks) = oracle::masks_in(model, first) {
+                votes.entry(masks).or_insert((0, order.len() - nth)).0 += 1;
             }
-            let mut votes: HashMap<Vec<u128>, (usize, usize)> = HashMap::new();
-            for (nth, index) in order.iter().enumerate() {
-                let Some(first) = self.map.parts_of(*index).next() else { continue };
-                if let Some(masks) = oracle::masks_in(&table.model, first) {
-                    votes.entry(masks).or_insert((0, order.len() - nth)).0 += 1;
+        }
+        let mut voted: Vec<(Vec<u128>, (usize, usize))> = votes.into_iter().collect();
+        voted.sort_unstable_by_key(|(masks, votes)| (Reverse(*votes), Reverse(masks.clone())));
+        voted.into_iter().map(|(masks, _)| masks).collect()
+    }
+
+    /// Where the rules of a table share a mask, tries others than the one that most flows need: those that
+    /// flows need, what two of them have in common, and these without one of their fields.
+    fn try_masks(&mut self, order: &[u32], best: &mut Option<Snapshot>) {
+        for table in 0..self.nic.tables.len() {
+            let voted = self.voted_masks(table, order);
+            for masks in candidate_masks(&voted, self.nic.tables[table].model.matches.len()) {
+                if self.least(best).is_acceptable() && self.out_of_budget() {
+                    break;
                 }
+                self.insist = Some((table, masks));
+                self.try_order(order, Quick, best);
             }
-            state.wanted = votes.into_iter().max_by_key(|(_, votes)| *votes).map(|(m, _)| m);
+            self.insist = None;
         }
     }
 
@@ -226,4 +260,29 @@ impl Search {
             self.drop_in(index);
         }
     }
+}
+
+/// Masks to try in place of the first of `voted`, of `fields` fields; whatever follows the fields is the
+/// type of the rules.
+fn candidate_masks(voted: &[Vec<u128>], fields: usize) -> Vec<Vec<u128>> {
+    let mut all: Vec<Vec<u128>> = voted.to_vec();
+    let add = |masks: Vec<u128>, all: &mut Vec<Vec<u128>>| {
+        let looks = masks[..fields.min(masks.len())].iter().any(|m| *m != 0);
+        if looks && !all.contains(&masks) && all.len() <= MOST_MASKS {
+            all.push(masks);
+        }
+    };
+    for (nth, one) in voted.iter().enumerate() {
+        for other in voted[..nth].iter().filter(|o| o.get(fields..) == one.get(fields..)) {
+            add(one.iter().zip(other).map(|(a, b)| a & b).collect(), &mut all);
+        }
+    }
+    for nth in 0..all.len() {
+        for field in 0..fields.min(all[nth].len()) {
+            let mut without = all[nth].clone();
+            without[field] = 0;
+            add(without, &mut all);
+        }
+    }
+    all.into_iter().skip(1).collect()
 }

@@ -122,6 +122,8 @@ pub struct Search {
     changes: Changes,
     budget: Budget,
     moves: Moves,
+    /// A table and the masks that its rules are to share, while that is tried.
+    insist: Option<(usize, Vec<u128>)>,
 }
 
 impl Search {
@@ -147,6 +149,7 @@ impl Search {
             changes: Changes::default(),
             budget: Budget::default(),
             moves: Moves::default(),
+            insist: None,
         };
         search.announce_other();
         search

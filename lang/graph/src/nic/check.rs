@@ -3,6 +3,7 @@
 use super::{
     Actions, Cost, CostScope, Ethtool, Exposure, Failure, FieldMatch, FlowType, Granularity,
     MaskScope, QueueRange, Queues, RssFields, RssHash, RssModel, RssType, TableModel, TableOrder,
+    Without,
 };
 
 /// The part of a model that a [`Problem`] is about.
@@ -14,6 +15,8 @@ pub enum Part {
     Match(usize),
     /// The flow types.
     Types,
+    /// A gap in a flow type: its position in [`TableModel::without`].
+    Without(usize),
     /// The scope of masks.
     Mask,
     /// The capacity.
@@ -80,6 +83,7 @@ impl TableModel {
     fn checked(&self, declared: Option<QueueRange>) -> Vec<Problem> {
         let mut found = Problems(Vec::new());
         self.check_matches(&mut found);
+        self.check_gaps(&mut found);
         self.check_capacity(&mut found);
         self.check_order(&mut found);
         self.check_actions(&mut found, declared);
@@ -110,6 +114,23 @@ impl TableModel {
                 let message =
                     format!("packets of the flow types {types} leave no choice of this field");
                 found.add(Part::Match(i), message, "add a flow type that has it, or take it out");
+            }
+        }
+    }
+
+    fn check_gaps(&self, found: &mut Problems) {
+        for (i, Without { flow_type, packets }) in self.without.iter().enumerate() {
+            if !self.flow_types.contains(flow_type) {
+                let message = format!("the table has no rules of the flow type {flow_type}");
+                found.add(Part::Without(i), message, "name a flow type of the table");
+            }
+            let narrower = |t: &&FlowType| {
+                let version = flow_type.ip_version().is_none_or(|v| t.ip_version() == Some(v));
+                t != &flow_type && version && flow_type.protocol().is_none()
+            };
+            if let Some(other) = packets.iter().find(|t| !narrower(t)) {
+                let message = format!("packets of {other} are not among those of {flow_type}");
+                found.add(Part::Without(i), message, "name the more specific types, as `tcp4`");
             }
         }
     }

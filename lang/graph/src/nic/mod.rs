@@ -19,7 +19,7 @@ pub use flow_type::FlowType;
 pub use rss::{RssFields, RssHash, RssModel, RssType};
 pub use table::{
     Actions, Capacity, Cost, CostScope, Ethtool, Exposure, Failure, FieldMatch, Granularity,
-    Location, MaskScope, TableModel, TableOrder,
+    Location, MaskScope, TableModel, TableOrder, Without,
 };
 
 /// A range of queues, both ends inclusive.

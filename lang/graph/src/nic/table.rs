@@ -11,6 +11,9 @@ pub struct TableModel {
     pub matches: Vec<FieldMatch>,
     /// A rule is of exactly one of these; when there are none, a rule has no type.
     pub flow_types: Vec<FlowType>,
+    /// Packets of a flow type that its rules do not match, because they are of these other types: a rule
+    /// of `ip4` may leave out all TCP. No entry: rules match all packets of their type.
+    pub without: Vec<Without>,
     /// The rules that have to agree on their masks.
     pub mask_scope: MaskScope,
     /// The number of rules that fit.
@@ -23,6 +26,15 @@ pub struct TableModel {
     pub actions: Actions,
     /// The part of the table that Linux exposes.
     pub linux: Exposure,
+}
+
+/// A gap in a flow type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Without {
+    /// The type of the rules.
+    pub flow_type: FlowType,
+    /// The types of the packets that they do not match.
+    pub packets: Vec<FlowType>,
 }
 
 /// A field that rules of a table may match.
@@ -101,6 +113,8 @@ pub enum TableOrder {
     },
     /// The rule that tests more bits; then the earlier one.
     MoreSpecific,
+    /// The rule that tests more fields, however many bits of them; then the earlier one.
+    MoreFields,
     /// The one with the lower location, which the user chooses.
     Location,
     /// The rule that was inserted first.
@@ -233,6 +247,12 @@ impl TableModel {
                 t.leaves_open(m.field) && !(port && transports && t.protocol().is_none())
             }
         })
+    }
+
+    /// The types of the packets that rules of `flow_type` do not match although these are of that type.
+    pub fn left_out(&self, flow_type: FlowType) -> impl Iterator<Item = FlowType> + '_ {
+        let gaps = self.without.iter().filter(move |w| w.flow_type == flow_type);
+        gaps.flat_map(|w| w.packets.iter().copied())
     }
 
     /// The table as Linux exposes it, or nothing if it does not.

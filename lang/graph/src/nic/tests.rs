@@ -6,6 +6,7 @@ fn table(types: &[FlowType], fields: &[Field]) -> TableModel {
     TableModel {
         matches: fields.iter().map(whole).collect(),
         flow_types: types.to_vec(),
+        without: Vec::new(),
         mask_scope: MaskScope::Rule,
         capacity: Capacity { entries: 9, shared_with: None, costs: Vec::new() },
         order: TableOrder::Insertion,

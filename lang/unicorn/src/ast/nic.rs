@@ -2,7 +2,7 @@
 
 use weever_graph::nic::{
     Cost, Exposure, Failure, FieldMatch, FlowType, MaskScope, QueueRange, RssHash, RssType,
-    TableOrder,
+    TableOrder, Without,
 };
 
 use super::text::{Comment, Comments, Loc, Reference};
@@ -34,6 +34,8 @@ pub enum TableLine {
     Types(Vec<FlowType>),
     /// `match FIELD GRANULARITY`.
     Match(FieldMatch),
+    /// `without TYPES in TYPE`.
+    Without(Without),
     /// `mask per SCOPE`.
     Mask(MaskScope),
     /// `capacity N [shared with NAME]`.

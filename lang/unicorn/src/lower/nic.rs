@@ -71,6 +71,7 @@ impl Context<'_, '_> {
         let mut model = TableModel {
             matches: Vec::new(),
             flow_types: Vec::new(),
+            without: Vec::new(),
             mask_scope: MaskScope::Rule,
             capacity: Capacity { entries: 0, shared_with: None, costs: Vec::new() },
             order: TableOrder::Insertion,
@@ -98,6 +99,7 @@ impl Context<'_, '_> {
         let part = match &line.kind {
             TableLine::Types(_) => Part::Types,
             TableLine::Match(_) => Part::Match(model.matches.len()),
+            TableLine::Without(_) => Part::Without(model.without.len()),
             TableLine::Mask(_) => Part::Mask,
             TableLine::Capacity { .. } => Part::Capacity,
             TableLine::Cost(_) => Part::Cost(model.capacity.costs.len()),
@@ -111,6 +113,7 @@ impl Context<'_, '_> {
         match &line.kind {
             TableLine::Types(types) => model.flow_types.clone_from(types),
             TableLine::Match(m) => model.matches.push(*m),
+            TableLine::Without(gap) => model.without.push(gap.clone()),
             TableLine::Mask(scope) => model.mask_scope = *scope,
             TableLine::Capacity { entries, shared_with } => {
                 model.capacity.entries = *entries;

@@ -3,7 +3,7 @@
 use weever_graph::Field;
 use weever_graph::nic::{
     Cost, CostScope, Ethtool, Exposure, Failure, FieldMatch, FlowType, Granularity, Location,
-    MaskScope, TableOrder,
+    MaskScope, TableOrder, Without,
 };
 use weever_suggest::did_you_mean;
 
@@ -12,8 +12,9 @@ use crate::ast::{Action, ClauseKind, TableLine};
 use crate::predicate::field_name;
 use crate::token::Kind;
 
-const LINES: [&str; 9] =
-    ["types", "match", "mask", "capacity", "cost", "priority", "fails", "action", "linux"];
+const LINES: [&str; 10] = [
+    "types", "without", "match", "mask", "capacity", "cost", "priority", "fails", "action", "linux",
+];
 
 /// Names that people try, and their meaning here.
 const OTHER_NAMES: [(&str, &str); 9] = [
@@ -37,6 +38,7 @@ impl Parser<'_> {
         Some(match word {
             "types" => TableLine::Types(self.flow_types()?),
             "match" => TableLine::Match(self.field_match()?),
+            "without" => TableLine::Without(self.without()?),
             "mask" => TableLine::Mask(self.mask_scope()?),
             "capacity" => self.capacity()?,
             "cost" => TableLine::Cost(self.cost()?),
@@ -55,6 +57,13 @@ impl Parser<'_> {
             types.push(flow_type);
         }
         Some(types)
+    }
+
+    /// The types that rules of a flow type leave out, as `tcp4 udp4 in ip4`.
+    fn without(&mut self) -> Option<Without> {
+        let packets = self.flow_types()?;
+        self.keyword("in")?;
+        Some(Without { flow_type: self.flow_type()?, packets })
     }
 
     fn flow_type(&mut self) -> Option<FlowType> {
@@ -144,6 +153,7 @@ impl Parser<'_> {
         }
         let orders = [
             ("more_specific", TableOrder::MoreSpecific),
+            ("more_fields", TableOrder::MoreFields),
             ("location", TableOrder::Location),
             ("insertion", TableOrder::Insertion),
         ];

@@ -68,6 +68,9 @@ fn table_line(line: &TableLine) -> String {
     match line {
         TableLine::Types(list) => format!("types {}", types(list)),
         TableLine::Match(m) => field_match(m),
+        TableLine::Without(gap) => {
+            format!("without {} in {}", types(&gap.packets), gap.flow_type.name())
+        }
         TableLine::Mask(MaskScope::Rule) => "mask per rule".into(),
         TableLine::Mask(MaskScope::FlowType) => "mask per flowtype".into(),
         TableLine::Mask(MaskScope::Link) => "mask per link".into(),
@@ -86,6 +89,7 @@ fn table_line(line: &TableLine) -> String {
         TableLine::Order(order) => match order {
             TableOrder::Priority { lo, hi } => format!("priority {lo} .. {hi}"),
             TableOrder::MoreSpecific => "priority more_specific".into(),
+            TableOrder::MoreFields => "priority more_fields".into(),
             TableOrder::Location => "priority location".into(),
             TableOrder::Insertion => "priority insertion".into(),
         },

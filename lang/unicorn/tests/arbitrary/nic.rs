@@ -40,6 +40,7 @@ fn order() -> impl Strategy<Value = TableOrder> {
     prop_oneof![
         (number(), number()).prop_map(|(lo, hi)| TableOrder::Priority { lo, hi }),
         Just(TableOrder::MoreSpecific),
+        Just(TableOrder::MoreFields),
         Just(TableOrder::Location),
         Just(TableOrder::Insertion),
     ]
@@ -83,6 +84,9 @@ fn table_line() -> impl Strategy<Value = TableLine> {
     ];
     prop_oneof![
         types().prop_map(TableLine::Types),
+        (select(FlowType::ALL.to_vec()), types()).prop_map(|(flow_type, packets)| {
+            TableLine::Without(Without { flow_type, packets })
+        }),
         field_match().prop_map(TableLine::Match),
         select(scopes).prop_map(TableLine::Mask),
         (number(), option::of(reference()))
