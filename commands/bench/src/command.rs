@@ -91,6 +91,8 @@ enum Part {
         #[arg(long, value_name = "FILE")]
         svg: Option<std::path::PathBuf>,
     },
+    /// One receive queue for two threads against a queue each, in memory (COREC §4)
+    Corec,
     /// One queue for all servers against a queue for each, simulated, beside the theory (COREC §3.2)
     CorecSim {
         /// Draw mean and 99th percentile against the load, as SVG: a file for each service and number
@@ -155,6 +157,7 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::SteerXdp => steer_xdp::run(plan(11, 0)),
         Part::Isolation { svg } => isolation::run(plan(3, 800), svg.as_deref()),
         Part::Search { svg } => search::run(plan(5, 0), svg.as_deref()),
+        Part::Corec => corec::threads::measure(plan(7, 200)),
         Part::CorecSim { svg } => corec::run(svg.as_deref()),
         Part::Sizes { svg } => sizes::run(plan(2, 200), svg.as_deref()),
     }?;

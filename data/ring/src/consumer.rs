@@ -5,6 +5,18 @@ use std::ops::Range;
 use crate::parts::{RingError, RingParts};
 use crate::sequencer::Sequencer;
 
+/// The most descriptors that a thread claims at once.
+pub const MOST_CLAIMED: u32 = 64;
+/// Fewer are not divided: waking another thread takes as long as some packets.
+const LEAST_PART: u32 = 4;
+
+/// How many of the descriptors that wait one of so many threads (at least one) should claim: as many as each
+/// other, so that none idles, and at most [`MOST_CLAIMED`].
+#[inline]
+pub fn part(waiting: u32, threads: u32) -> u32 {
+    waiting.div_ceil(threads.max(1)).clamp(LEAST_PART, MOST_CLAIMED)
+}
+
 /// Several threads consume from a ring that the kernel produces (COREC on AF_XDP).
 ///
 /// `pop`, `drain` and [`claim`](Self::claim) take descriptors out; the other methods are getters.

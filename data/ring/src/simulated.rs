@@ -2,8 +2,9 @@
 //! part in tests, models and memory links.
 
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::MultiConsumer;
 use crate::parts::{AtomicU32, Ordering, Slot};
 use crate::parts::{RingError, RingParts};
 
@@ -92,5 +93,47 @@ impl<T: Copy + Send> SimulatedKernel<T> {
 
     fn slot(&self, index: u32) -> &Slot<T> {
         &self.slots[index as usize & (self.slots.len() - 1)]
+    }
+}
+
+/// A ring that the kernel's side fills and any number of threads drain, all in this process: for benchmarks
+/// and tests of receiving without a device.
+pub struct SimulatedQueue<T> {
+    // Before the memory that it lies in.
+    ring: MultiConsumer<T>,
+    kernel: SimulatedKernel<T>,
+    giving: Mutex<()>,
+}
+
+impl<T: Copy + Send> SimulatedQueue<T> {
+    /// An empty ring; as [`SimulatedKernel::new`].
+    ///
+    /// # Errors
+    /// [`RingError::Length`] if `len` is not a power of two of at most 2³⁰.
+    pub fn new(len: u32, start: u32, blank: T) -> Result<Self, RingError> {
+        let kernel = SimulatedKernel::new(len, start, blank)?;
+        // SAFETY: the kernel's side has its memory on the heap, and is dropped behind the ring; nobody else
+        // consumes.
+        let ring = unsafe { MultiConsumer::new(kernel.parts()) }?;
+        Ok(SimulatedQueue { ring, kernel, giving: Mutex::new(()) })
+    }
+
+    /// Produces as many of `items` as fit and returns their number. Waits while another thread does.
+    pub fn give(&self, items: &[T]) -> usize {
+        let _alone = self.giving.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: one thread at a time; the ring is a consumer's.
+        unsafe { self.kernel.give(items) }
+    }
+
+    /// As [`MultiConsumer::pop`].
+    #[inline]
+    pub fn pop(&self, out: &mut [T]) -> usize {
+        self.ring.pop(out)
+    }
+
+    /// As [`MultiConsumer::available`].
+    #[inline]
+    pub fn available(&self) -> u32 {
+        self.ring.available()
     }
 }

@@ -5,10 +5,13 @@
 //! simulation is beside the theory, so each checks the other: `sim_vs_erlang_c` is the largest relative
 //! error of any simulated mean or 99th percentile.
 //!
+//! [`threads`] is `weever bench corec`: real threads on real rings.
+//!
 //! Times are in units of the mean service time. Nothing here depends on the machine.
 
 mod simulation;
 mod theory;
+pub(crate) mod threads;
 
 use std::path::Path;
 

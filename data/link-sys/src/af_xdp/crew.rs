@@ -18,13 +18,10 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering, fence};
 
 use libc::xdp_desc;
 use rustix::event::{EventfdFlags, epoll, eventfd};
-use weever_ring::MultiConsumer;
+use weever_ring::{MultiConsumer, part};
 
 use super::error::ThreadsError;
 use super::rings::RxRing;
-
-/// A claim of fewer packets leaves the rest to nobody: waking a thread takes as long as some packets.
-const LEAST_PART: u32 = 4;
 
 /// How many threads receive from each queue of a device, for any thread to read and set.
 #[derive(Debug)]
@@ -135,7 +132,7 @@ impl Member {
             return None;
         }
         let waiting = ring.available();
-        let part = waiting.div_ceil(u32::from(threads)).max(LEAST_PART);
+        let part = part(waiting, threads.into());
         if waiting > part {
             self.crew.call(threads);
         }
