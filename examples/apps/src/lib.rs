@@ -1,10 +1,11 @@
 //! The work of the servers, without their surroundings: a queue, and a loop that ends when told to.
 //!
-//! The echo server and the listener are a function each; the store and the name server have a file.
+//! The echo server and the listener are a function each; the others have a file.
 #![forbid(unsafe_code)]
 
 pub mod keyvalue;
 pub mod nameserver;
+pub mod web;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;

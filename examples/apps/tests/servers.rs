@@ -1,6 +1,7 @@
 //! The servers on a stack inside the program; their clients are the kernel's.
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 use weever_app_library::{Config, Stack};
 use weever_app_sockets::{AppQueue, Error};
-use weever_examples_apps::{echo, keyvalue, listen, nameserver};
+use weever_examples_apps::{echo, keyvalue, listen, nameserver, web};
 use weever_testbed::{Fixture, require_net_admin};
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 10);
@@ -136,6 +137,63 @@ fn the_name_server_answers_for_its_name_alone() {
         match net.right.run(|| Command::new("dig").args(dig).output()) {
             Ok(output) => assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "192.0.2.7"),
             Err(_) => eprintln!("skipped in part: needs dig"),
+        }
+    });
+}
+
+/// Connects until the server listens.
+fn connect(net: &Fixture, port: u16) -> TcpStream {
+    let since = Instant::now();
+    loop {
+        match net.right.run(|| TcpStream::connect((SERVER, port))) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                return stream;
+            }
+            Err(error) => assert!(since.elapsed() < PATIENCE, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_web_server_answers_many_requests_on_many_connections() {
+    require_net_admin!();
+    let page: Vec<u8> = (0..100_000u32).map(|i| b'a' + (i % 23) as u8).collect();
+    let server =
+        |queue: &AppQueue, running: &dyn Fn() -> bool| web::serve(queue, 80, &page, running);
+    with(1, server, |net, _| {
+        let mut streams: Vec<TcpStream> = (0..8).map(|_| connect(net, 80)).collect();
+        for round in 0..3 {
+            for stream in &mut streams {
+                // In two pieces, of which the first ends within the head.
+                stream.write_all(b"GET / HTTP/1.1\r\nHo").unwrap();
+                let last = if round == 2 { "Connection: close\r\n" } else { "" };
+                stream.write_all(format!("st: x\r\n{last}\r\n").as_bytes()).unwrap();
+            }
+            for stream in &mut streams {
+                let connection = if round == 2 { "close" } else { "keep-alive" };
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\nConnection: {connection}\r\n\r\n"
+                );
+                let mut answer = vec![0; head.len() + page.len()];
+                stream.read_exact(&mut answer).unwrap();
+                assert_eq!(String::from_utf8_lossy(&answer[..head.len()]), head);
+                assert!(answer[head.len()..] == page, "the page is whole");
+            }
+        }
+        for mut stream in streams {
+            assert_eq!(stream.read(&mut [0; 16]).unwrap(), 0, "the server closes");
+        }
+        let mut other = connect(net, 80);
+        other.write_all(b"GET /other HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        other.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+        let url = format!("http://{SERVER}/");
+        match net.right.run(|| Command::new("curl").args(["-s", "-m", "20", &url]).output()) {
+            Ok(output) => assert!(output.stdout == page, "{output:?}"),
+            Err(_) => eprintln!("skipped in part: needs curl"),
         }
     });
 }
