@@ -5,8 +5,6 @@ mod rx;
 mod send;
 mod session;
 mod streams;
-#[cfg(test)]
-mod tests;
 
 pub use endpoint::ENDPOINT;
 pub use rx::{DELIVER, ERROR, VALID_CHECKSUM, VALID_HEADER_LENGTH};

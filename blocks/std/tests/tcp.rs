@@ -1,0 +1,218 @@
+//! TCP on the host's graph with two workers: segments arrive at either of them, are lost on the way, and their
+//! connection moves from one worker to the other while octets flow.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use weever_block::Env;
+use weever_blocks_std::host::{Neighbours, provide};
+use weever_blocks_std::testing::{frames::*, host::host_state};
+use weever_engine::{Limits, Member, MemberQueue, Team};
+use weever_link::memory::{MemoryConfig, pair};
+use weever_link::{Link, LinkQueue};
+use weever_models::counters::HOST_SOURCE;
+use weever_models::{HostConfig, host};
+use weever_net::iface::IfaceId;
+use weever_packet::{Burst, HugePages, Pool, PoolCache, PoolConfig};
+use weever_tcp::{Config, Ecn, Endpoint, Events, Id, Region, Segment, State, Tuple};
+use weever_wire::checksum::Pseudo;
+use weever_wire::ipv4::Ipv4View;
+use weever_wire::tcp::{TcpView, fill_checksum};
+
+const ENDPOINT: &str = "RxL4TCPEndpoint";
+const ECHO: u16 = 7;
+const STEP: u64 = 1_000_000;
+const LEN: usize = 300_000;
+
+/// The host on two workers, and a client of its echo service at the far ends of its cables.
+struct World {
+    team: Team,
+    cables: Vec<Box<dyn LinkQueue>>,
+    frames: PoolCache,
+    client: Endpoint,
+    id: Option<Id>,
+    sent: Region,
+    heard: Region,
+    now: u64,
+    /// Frames that the client has sent: they go to the cables in turn.
+    count: usize,
+    /// One of so many is lost, each way; 0: none.
+    lose: usize,
+    /// All frames go to this cable, once it is chosen.
+    cable: Option<usize>,
+}
+
+impl World {
+    fn new(lose: usize) -> World {
+        let config =
+            PoolConfig { frames: 4096, huge_pages: HugePages::Never, ..PoolConfig::default() };
+        let pool = Pool::new(config).expect("memory for a pool");
+        let link = MemoryConfig { queues: 2, ..MemoryConfig::default() };
+        let (mut left, mut right) = pair(&link).expect("descriptors");
+        let env = Arc::new(Env::new());
+        provide(&env, host_state(), 0);
+        let neighbours = env.get::<Neighbours>().expect("it was provided");
+        neighbours.insert_static(IfaceId(0), PEER, PEER_MAC, 0).expect("there is room");
+        let member = |(i, queue)| Member {
+            name: format!("worker-{i}"),
+            pool: pool.cache(),
+            limits: Limits::default(),
+            queues: vec![MemberQueue { link: 0, source: HOST_SOURCE.into(), queue }],
+        };
+        let members = left.take_queues().into_iter().enumerate().map(member).collect();
+        let graph = host(&HostConfig { tcp_echo: Some(ECHO), ..HostConfig::default() }).unwrap();
+        let team = Team::build(graph, weever_blocks_std::registry(), env, members)
+            .unwrap_or_else(|error| panic!("{error}"));
+        World {
+            team,
+            cables: right.take_queues(),
+            frames: pool.cache(),
+            client: Endpoint::new(Config::default(), [1, 2], 0),
+            id: None,
+            sent: Region::new(LEN),
+            heard: Region::new(LEN),
+            now: STEP,
+            count: 0,
+            lose,
+            cable: None,
+        }
+    }
+
+    fn connect(&mut self) {
+        let (from, to) = (SocketAddr::new(PEER.into(), 0), SocketAddr::new(HOST.into(), ECHO));
+        let id = self.client.connect(from, to, self.now).unwrap();
+        let octets: Vec<u8> = (0..LEN).map(|at| (at * 31 + (at >> 8)) as u8).collect();
+        self.sent.write(0, &octets);
+        self.client.queue(id, LEN as u64, self.now);
+        self.id = Some(id);
+    }
+
+    /// A turn of everyone.
+    fn turn(&mut self) {
+        self.now += STEP;
+        self.client.handle_timeout(self.now);
+        while let Some(transmit) = self.client.poll_transmit(self.now) {
+            let mut segment = vec![0; transmit.len()];
+            transmit.emit(&mut segment, |range, out| self.sent.read(range.start, out)).unwrap();
+            let addresses = [PEER.octets(), HOST.octets()].concat();
+            let pseudo = Pseudo::v4(addresses.first_chunk().unwrap(), 6, segment.len() as u16);
+            fill_checksum(&mut segment, pseudo);
+            self.count += 1;
+            if self.lose == 0 || !self.count.is_multiple_of(self.lose) {
+                let frame = from_peer(&ipv4(ipv4_repr(PEER, HOST, 6), &segment));
+                let mut buffer = self.frames.alloc().expect("a large pool");
+                assert!(buffer.append(&frame));
+                let cable = self.cable.unwrap_or(self.count % 2);
+                self.cables[cable].tx(&mut self.frames, &mut [buffer].into()).unwrap();
+                self.cables[cable].flush(&mut self.frames).unwrap();
+            }
+        }
+        self.team.workers.iter_mut().for_each(|worker| drop(worker.turn(self.now)));
+        for cable in 0..2 {
+            let mut burst = Burst::new();
+            let n = self.cables[cable].rx(&mut self.frames, &mut burst, 64).unwrap();
+            for frame in (0..n).filter_map(|slot| burst.take(slot)) {
+                self.count += 1;
+                if self.lose == 0 || !self.count.is_multiple_of(self.lose) {
+                    self.hear(&frame.data().to_vec());
+                }
+            }
+        }
+        while let Some((id, events)) = self.client.poll_event() {
+            let readable = self.client.get(id).unwrap().readable();
+            self.client.consume(id, readable.end - readable.start, self.now);
+            assert!(!events.has(Events::CLOSED) || self.is_closed(), "the connection failed");
+        }
+    }
+
+    fn hear(&mut self, frame: &[u8]) {
+        let Some(ip) = frame.get(14..).and_then(|bytes| Ipv4View::new(bytes).ok()) else { return };
+        let Ok(view) = TcpView::new(ip.payload()) else { return };
+        let (ours, theirs): (IpAddr, IpAddr) = (PEER.into(), HOST.into());
+        let pseudo = Pseudo::v4(&ip.header().addresses(), 6, ip.payload().len() as u16);
+        assert!(pseudo.verifies(ip.payload()), "the host sends right checksums");
+        let header = view.header();
+        let tuple = Tuple {
+            local: ours,
+            remote: theirs,
+            local_port: header.dst_port(),
+            remote_port: header.src_port(),
+        };
+        let segment = Segment::parse(view, Ecn::NotEct).unwrap();
+        if let Ok(handled) = self.client.handle(&tuple, &segment, self.now)
+            && let Some(payload) = handled.payload
+        {
+            self.heard.write(payload.offset, &segment.payload[payload.range]);
+        }
+    }
+
+    fn progress(&self) -> u64 {
+        self.client.get(self.id.unwrap()).unwrap().readable().end
+    }
+
+    fn is_closed(&self) -> bool {
+        let connection = self.client.get(self.id.unwrap()).unwrap();
+        connection.failure().is_none() && connection.state() == State::Closed
+    }
+
+    fn run_until(&mut self, done: impl Fn(&World) -> bool) {
+        for _ in 0..100_000 {
+            if done(self) {
+                return;
+            }
+            self.turn();
+        }
+        panic!("{} octets came back", self.progress());
+    }
+
+    fn expect_all(&mut self) {
+        self.run_until(|world| world.progress() == LEN as u64);
+        assert!(self.heard.slices(0..LEN as u64) == self.sent.slices(0..LEN as u64));
+        self.client.shutdown(self.id.unwrap(), self.now);
+        // The end of the client's stream is answered with the end of the echo.
+        let in_time_wait =
+            |world: &World| world.client.get(world.id.unwrap()).unwrap().state() == State::TimeWait;
+        self.run_until(in_time_wait);
+        let owners = self.team.publisher.flow_owners(ENDPOINT).unwrap();
+        self.run_until(|_| owners.is_empty());
+    }
+}
+
+#[test]
+fn octets_come_back_from_either_worker_over_a_lossy_network() {
+    for lose in [0, 40] {
+        let mut world = World::new(lose);
+        world.connect();
+        world.expect_all();
+    }
+}
+
+#[test]
+fn a_connection_moves_while_octets_flow() {
+    for lose in [0, 40] {
+        let mut world = World::new(lose);
+        world.connect();
+        let owners = world.team.publisher.flow_owners(ENDPOINT).unwrap();
+        let mut moved = 0;
+        for part in 1..6 {
+            world.run_until(|world| world.progress() > part * LEN as u64 / 8);
+            let from = (0..2).find(|worker| !owners.of_worker(*worker).is_empty()).unwrap();
+            let (flow, to) = (owners.of_worker(from)[0], 1 - from);
+            let moves = world.team.publisher.begin_moves(ENDPOINT, &[(flow, to)]).unwrap();
+            world.cable = Some(usize::from(to));
+            for _ in 0..20 {
+                world.turn();
+            }
+            moves.redirected();
+            for _ in 0..200 {
+                world.turn();
+            }
+            assert!(moves.wait(Duration::ZERO).open == 0, "the move has ended");
+            assert_eq!(owners.of_worker(to), [flow], "part {part}");
+            moved += 1;
+        }
+        assert_eq!(moved, 5);
+        world.expect_all();
+    }
+}
