@@ -115,6 +115,15 @@ impl AppServer {
         Ok(self.bindings.bind(binding, Sharing::Exclusive, holder)?)
     }
 
+    /// The same for a listener of the stack's own services by TCP.
+    ///
+    /// # Errors
+    /// [`ServerError::Bind`] when it is taken already.
+    pub fn reserve_listener(&mut self, binding: Binding) -> Result<(), ServerError> {
+        let holder = Holder { socket: 0, owner: 0, user: 0 };
+        Ok(self.listeners.bind(binding, Sharing::Exclusive, holder)?)
+    }
+
     /// The application with a queue of this name, if there is one.
     pub(crate) fn owner_of(&self, name: &str) -> Option<&Identity> {
         self.queues.values().map(|queue| &queue.owner).find(|owner| owner.name == name)
