@@ -20,6 +20,7 @@ use weever_engine::{CounterKind, Limits};
 use weever_graph::{Graph, Node, NodeKind, OpenTest, Predicate};
 use weever_models::{HostConfig, Service, host};
 use weever_net::demux::{Binding, Sharing, SocketRef, SocketTable};
+use weever_wire::MacAddr;
 use weever_wire::fields::{Parsed, summarize};
 use weever_wire::icmpv4::IcmpRepr;
 
@@ -28,7 +29,7 @@ mod predicates {
     pub(crate) mod generate;
 }
 
-use predicates::atoms::{Facts, OPEN, holds_of, is_in};
+use predicates::atoms::{Facts, OPEN, holds_of, is_in, repair};
 use predicates::generate::{frames, syn, tcp};
 
 /// Nodes that choose between ports by more than the packet and the host's addresses.
@@ -241,6 +242,22 @@ fn every_stated_port_is_taken() {
     take(&from_peer6(&ipv6(PEER6, HOST6, 58, 64, &[128, 0, 0])));
     take(&from_peer6(&ipv6(PEER6, HOST6, 44, 64, &[17, 0, 0, 1, 0, 0, 0, 1])));
     take(&from_peer6(&udp6((PEER6, 5000), (HOST6, 11), 64, b"closed")));
+    for (hops, code) in [(255, 0), (255, 1), (64, 0)] {
+        let mut solicit =
+            from_peer6(&ipv6(PEER6, HOST6, 58, hops, &[[135, code].as_slice(), &[0; 22]].concat()));
+        repair(&mut solicit);
+        take(&solicit);
+    }
+    // Queries with a router alert, from the link and from beyond it.
+    let query = [&[58, 0, 5, 2, 0, 0, 1, 0, 130][..], &[0; 27]].concat();
+    let nodes = "ff02::1".parse().expect("the group of all nodes");
+    for (src, hops) in [("fe80::2", 1), ("2001:db8::2", 1), ("fe80::2", 2)] {
+        let src = src.parse().expect("an address");
+        let to_all = MacAddr([0x33, 0x33, 0, 0, 0, 1]);
+        let mut frame = ethernet(to_all, PEER_MAC, 0x86dd, &ipv6(src, nodes, 0, hops, &query));
+        repair(&mut frame);
+        take(&frame);
+    }
     take(&icmp(HOST, IcmpRepr::EchoReply { ident: 1, seq: 2, data: b"data" }));
     take(&tcp(PEER, HOST, &syn(9), true));
     take(&tcp(PEER, HOST, &syn(9), false));

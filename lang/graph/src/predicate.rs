@@ -74,6 +74,11 @@ pub enum Field {
     Ip4Len,
     /// Length of an IPv6 packet with its fixed header, in bytes, 17 bits.
     Ip6Len,
+    /// IPv6 hop limit, 8 bits.
+    Ip6Hops,
+    /// Whether hop-by-hop options of IPv6 ask routers to look at the packet (RFC 2711), 1 bit. Absent
+    /// where the headers cannot be followed.
+    Ip6Alert,
     /// The protocol that an IP packet carries, behind IPv6 extension headers too, 8 bits: 44 in a
     /// fragment of IPv6. Absent where the headers cannot be followed.
     IpUpper,
@@ -114,7 +119,7 @@ impl Field {
     ];
 
     /// Every field that is known only to a stack which has looked at the packet.
-    pub const DERIVED: [Field; 15] = [
+    pub const DERIVED: [Field; 17] = [
         Field::FrameGroup,
         Field::FrameVlan,
         Field::EthOuter,
@@ -125,6 +130,8 @@ impl Field {
         Field::Ip4Hlen,
         Field::Ip4Len,
         Field::Ip6Len,
+        Field::Ip6Hops,
+        Field::Ip6Alert,
         Field::IpUpper,
         Field::L4Len,
         Field::Icmp6Type,
@@ -172,6 +179,8 @@ impl Field {
             Field::Ip4Hlen => "ip4.hlen",
             Field::Ip4Len => "ip4.len",
             Field::Ip6Len => "ip6.len",
+            Field::Ip6Hops => "ip6.hops",
+            Field::Ip6Alert => "ip6.alert",
             Field::IpUpper => "ip.upper",
             Field::L4Len => "l4.len",
             Field::Icmp6Type => "icmp6.type",
@@ -192,9 +201,9 @@ impl Field {
             Field::Ip6Src | Field::Ip6Dst => 128,
             Field::IpVersion => 4,
             Field::Ip4Frag => 14,
-            Field::FrameGroup => 1,
+            Field::FrameGroup | Field::Ip6Alert => 1,
             Field::Ip4Hlen => 6,
-            Field::Icmp6Type | Field::Icmp6Code | Field::IpUpper => 8,
+            Field::Ip6Hops | Field::Icmp6Type | Field::Icmp6Code | Field::IpUpper => 8,
             Field::Ip4Proto
             | Field::Ip4Ttl
             | Field::Ip6Next

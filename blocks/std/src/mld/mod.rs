@@ -7,12 +7,11 @@ use weever_block::{
     Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, READS, StateKind, bits,
 };
 use weever_graph::Effects;
-use weever_net::ipv6::Chain;
-use weever_net::ipv6::addr::{is_link_local, multicast_mac};
+use weever_net::ipv6::addr::multicast_mac;
 use weever_packet::Endpoints;
 use weever_wire::ethernet::ethertype;
 use weever_wire::icmpv6::kind;
-use weever_wire::ipv6::{HEADER_LEN, Ipv6Header, next_header};
+use weever_wire::ipv6::{HEADER_LEN, next_header};
 use weever_wire::mld::{MldQuery, V1_LEN};
 
 use crate::groups::timer::{ReportFormat, make};
@@ -21,9 +20,8 @@ use crate::kinds::between;
 use crate::kinds::period;
 
 const OUT: usize = 0;
-const REMOTE: usize = 1;
-const MALFORMED: usize = 2;
-const DROP: usize = 3;
+const MALFORMED: usize = 1;
+const DROP: usize = 2;
 
 /// Takes MLD messages, whose checksum was verified.
 pub static RECEIVE: BlockType = BlockType {
@@ -34,7 +32,6 @@ pub static RECEIVE: BlockType = BlockType {
         "Takes queries, and other hosts' reports of the older version (RFC 3810 §6.2, §8.2).",
         &[
             PortDoc { name: "out", doc: "taken" },
-            PortDoc { name: "remote", doc: "not from the link, or without the router alert" },
             PortDoc { name: "malformed", doc: "too short" },
             PortDoc { name: "drop", doc: "nothing that a host has to know" },
         ],
@@ -56,9 +53,6 @@ impl Block for Receive {
 }
 
 fn take(groups: &Groups6, packet: &Buffer, now: Nanos) -> usize {
-    if !is_local(packet) {
-        return REMOTE;
-    }
     let meta = packet.meta();
     let message = between(packet, meta.l4, meta.end);
     let mut inner = groups.lock();
@@ -78,15 +72,6 @@ fn take(groups: &Groups6, packet: &Buffer, now: Nanos) -> usize {
         }
         _ => DROP,
     }
-}
-
-/// RFC 3810 §6.2: "If any of these checks fails, the packet is dropped": from a link-local address,
-/// with a hop limit of 1, and with the router alert option, so that no node beyond the link can query.
-fn is_local(packet: &Buffer) -> bool {
-    let meta = packet.meta();
-    let Some(ip) = packet.array_at(meta.l3).map(Ipv6Header::of) else { return false };
-    let chain = Chain::walk(between(packet, meta.l3, meta.end));
-    is_link_local(ip.src()) && ip.hop_limit() == 1 && chain.is_ok_and(|chain| chain.router_alert)
 }
 
 /// The next header, length 8, the router alert option (RFC 2711) of value 0, "MLD", and padding.

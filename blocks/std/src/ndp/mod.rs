@@ -98,7 +98,7 @@ fn message(buffer: &mut Buffer, transmit: &Transmit) -> bool {
 }
 
 const RESPONSE: usize = 0;
-const DOWN: usize = 10;
+const DOWN: usize = 9;
 
 /// Learns from neighbour discovery messages, and answers them.
 pub static HANDLE: BlockType = BlockType {
@@ -113,7 +113,6 @@ pub static HANDLE: BlockType = BlockType {
          conflicts over our addresses. Answers solicitations for us.",
         &[
             PortDoc { name: "out", doc: "taken" },
-            PortDoc { name: "hoplimit", doc: "it may come from beyond the link" },
             PortDoc { name: "malformed", doc: "cut short, or an option without a length" },
             PortDoc { name: "addresses", doc: "between impossible addresses" },
             PortDoc { name: "notours", doc: "between others" },
@@ -143,7 +142,7 @@ fn received(packet: &Buffer) -> Option<Received<'_>> {
     let meta = packet.meta();
     let ip = packet.array_at(meta.l3).map(Ipv6Header::of)?;
     let message = between(packet, meta.l4, meta.end);
-    Some(Received { src: ip.src(), dst: ip.dst(), hop_limit: ip.hop_limit(), message })
+    Some(Received { src: ip.src(), dst: ip.dst(), message })
 }
 
 impl Block for Handle {
@@ -190,15 +189,14 @@ fn act(
 
 fn port_of(why: Reject) -> usize {
     match why {
-        Reject::HopLimit => 1,
-        Reject::Malformed => 2,
-        Reject::Addresses => 3,
-        Reject::NotOurs => 4,
-        Reject::Conflict => 5,
-        Reject::Loop => 6,
-        Reject::Limited => 7,
-        Reject::NotAccepted => 8,
-        Reject::Full => 9,
+        Reject::Malformed => 1,
+        Reject::Addresses => 2,
+        Reject::NotOurs => 3,
+        Reject::Conflict => 4,
+        Reject::Loop => 5,
+        Reject::Limited => 6,
+        Reject::NotAccepted => 7,
+        Reject::Full => 8,
         _ => DOWN,
     }
 }

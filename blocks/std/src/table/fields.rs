@@ -142,7 +142,7 @@ macro_rules! field_values {
         field_values!(@of $field, $value, $body,
             EthDst EthSrc EthType VlanId ArpOp ArpTpa Ip4Src Ip4Dst Ip4Proto Ip4Ttl IpVersion Ip4Frag
             Ip6Src Ip6Dst Ip6Next IcmpType IcmpCode L4Src L4Dst TcpFlags FrameLen FrameGroup FrameVlan
-            EthOuter VlanType ArpSha ArpSpa L3Len Ip4Hlen Ip4Len Ip6Len IpUpper L4Len Icmp6Type
+            EthOuter VlanType ArpSha ArpSpa L3Len Ip4Hlen Ip4Len Ip6Len IpUpper Ip6Hops Ip6Alert L4Len Icmp6Type
             Icmp6Code UdpLen)
     };
     (@of $field:expr, $value:ident, $body:expr, $($name:ident)*) => {
@@ -173,6 +173,8 @@ fn derived(packet: &Buffer, field: Field) -> Option<u128> {
         Field::Ip4Hlen => Some(ipv4(packet)?.header_len() as u128),
         Field::Ip4Len => Some(ipv4(packet)?.total_len() as u128),
         Field::Ip6Len => Some((HEADER_LEN + ipv6(packet)?.payload_len()) as u128),
+        Field::Ip6Hops => Some(ipv6(packet)?.hop_limit().into()),
+        Field::Ip6Alert => Some(chain(packet)?.router_alert.into()),
         Field::IpUpper => upper(packet).map(u128::from),
         Field::L4Len => (meta.l4 != NOWHERE).then(|| message(packet).len() as u128),
         Field::Icmp6Type => Some((*icmp6(packet)?.first()?).into()),
@@ -253,9 +255,13 @@ fn upper(packet: &Buffer) -> Option<u8> {
     if let Some(header) = ipv4(packet) {
         return Some(header.protocol());
     }
+    chain(packet).map(|chain| chain.protocol)
+}
+
+/// The extension headers of an IPv6 packet, if they can be followed.
+fn chain(packet: &Buffer) -> Option<Chain> {
     ipv6(packet)?;
-    let chain = Chain::walk(between(packet, packet.meta().l3, packet.meta().end));
-    chain.ok().map(|chain| chain.protocol)
+    Chain::walk(between(packet, packet.meta().l3, packet.meta().end)).ok()
 }
 
 fn icmp6(packet: &Buffer) -> Option<&[u8]> {
@@ -304,6 +310,8 @@ pub(crate) fn field_of(parsed: &Parsed, field: Field) -> Option<u128> {
         Field::Ip4Hlen => parsed.ip4_header_len.map(|len| len as u128),
         Field::Ip4Len => parsed.ip4_total_len.map(|len| len as u128),
         Field::Ip6Len => parsed.ip6_total_len.map(|len| len as u128),
+        Field::Ip6Hops => parsed.ip6_hops.map(u128::from),
+        Field::Ip6Alert => parsed.ip6_alert.map(u128::from),
         Field::IpUpper => parsed.upper.map(u128::from),
         Field::L4Len => parsed.payload_len.map(|len| len as u128),
         Field::Icmp6Type => parsed.icmp6_type.map(u128::from),

@@ -154,6 +154,6 @@ fn who_is_not_on_the_link_is_not_answered() {
     it.query(PEER6, Ipv6Addr::UNSPECIFIED, true);
     it.query(PEER_LL, Ipv6Addr::UNSPECIFIED, false);
     assert_eq!(it.records(5 * SECOND), []);
-    assert_eq!(it.host.count("RxL3MLDReceive", CounterKind::Port, "remote"), 2);
+    assert_eq!(it.host.count("RxL3MLDValidOrigin", CounterKind::Port, "false"), 2);
     it.host.finish();
 }

@@ -275,7 +275,7 @@ fn every_drop_has_its_reason() {
         (lie, "RxL3ICMP6Error", "foreign"),
         (tiny, "RxL3ICMP6Error", "tiny"),
         (short, "RxL3ICMP6Error", "quote"),
-        (routed, "RxL3NDPHandle", "hoplimit"),
+        (routed, "RxL3NDPValidHopLimit", "false"),
         (ndp(PEER6, ALL_NODES, advert(nobody, PEER_MAC)), "RxL3NDPHandle", "notours"),
         (ndp(PEER6, ALL_NODES, advert(HOST6, PEER_MAC)), "RxL3NDPHandle", "conflict"),
         (ndp(PEER6, ALL_NODES, advert(PEER6, MacAddr::BROADCAST)), "RxL3NDPHandle", "addresses"),

@@ -152,15 +152,14 @@ pub type Action = crate::neighbour::Action<Ipv6Addr, Transmit>;
 /// The answer to [`Node::lookup`].
 pub type Lookup<T = Transmit> = crate::neighbour::Lookup<T>;
 
-/// A message as it came.
+/// A message as it came, by a packet with the hop limit 255 and the code 0: RFC 4861 §6.1, §7.1, §8.1, "the
+/// packet could not possibly have been forwarded by a router". A step before this one has seen to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<'a> {
     /// The packet's source.
     pub src: Ipv6Addr,
     /// The packet's destination.
     pub dst: Ipv6Addr,
-    /// The packet's hop limit.
-    pub hop_limit: u8,
     /// The whole ICMPv6 message; its checksum was verified.
     pub message: &'a [u8],
 }
@@ -169,9 +168,6 @@ pub struct Received<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reject {
-    /// RFC 4861 §6.1, §7.1: it may come from beyond the link.
-    #[error("neighbour discovery message with a hop limit other than 255")]
-    HopLimit,
     /// It is cut short, or an option has no length.
     #[error("malformed neighbour discovery message")]
     Malformed,

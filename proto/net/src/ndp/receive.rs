@@ -16,10 +16,6 @@ use crate::ipv6::{AddrOrigin, DEFAULT_HOP_LIMIT, MIN_MTU};
 use crate::neighbour::NEVER;
 use crate::{MILLIS, SECOND};
 
-/// The checks of every message: RFC 4861 §6.1, §7.1, §8.1, "The IP Hop Limit field has a value of
-/// 255, i.e., the packet could not possibly have been forwarded by a router."
-const HOP_LIMIT: u8 = 255;
-
 impl Node {
     /// Handles a neighbour discovery message that was received at `now`.
     ///
@@ -28,9 +24,6 @@ impl Node {
     /// address, which is given up, and [`Reject::Full`], after which all else that a router
     /// advertised holds.
     pub fn handle(&mut self, received: &Received<'_>, now: u64) -> Result<Outcome, Reject> {
-        if received.hop_limit != HOP_LIMIT {
-            return Err(Reject::HopLimit);
-        }
         let message = NdpRepr::parse(received.message).map_err(|_| Reject::Malformed)?;
         let outcome = match message {
             NdpRepr::NeighbourSolicit { target, source_link, nonce } => {

@@ -35,7 +35,7 @@ fn tell(
     now: u64,
 ) -> Result<Outcome, Reject> {
     let message = &bytes(message)[..];
-    node.handle(&Received { src: ip(src), dst, hop_limit: 255, message }, now)
+    node.handle(&Received { src: ip(src), dst, message }, now)
 }
 
 fn quiet() -> Config {
@@ -105,7 +105,7 @@ impl Net {
                 }
                 let message = bytes(transmit.message);
                 let Transmit { src, dst, .. } = transmit;
-                let received = Received { src, dst, hop_limit: 255, message: &message };
+                let received = Received { src, dst, message: &message };
                 if let Ok(Outcome { reply: Some(reply), .. }) =
                     self.nodes[n].handle(&received, self.now)
                 {
@@ -471,9 +471,7 @@ fn what_no_neighbour_would_say_is_refused() {
         |target, link| NdpRepr::NeighbourSolicit { target, source_link: link, nonce: None };
     let group = solicited_node(ll);
     let message = bytes(solicit(ll, Some(B)));
-    let far = Received { src: ip(B_LL), dst: group, hop_limit: 254, message: &message };
-    assert_eq!(node.handle(&far, 0), Err(Reject::HopLimit));
-    let short = Received { hop_limit: 255, message: &message[..20], ..far };
+    let short = Received { src: ip(B_LL), dst: group, message: &message[..20] };
     assert_eq!(node.handle(&short, 0), Err(Reject::Malformed));
     let mut ask = |src: &str, dst, message| tell(&mut node, src, dst, message, 0).err();
     assert_eq!(ask("::", ll, solicit(ll, None)), Some(Reject::Addresses), "a probe to one station");
@@ -547,7 +545,7 @@ fn a_flood_of_solicitations_from_one_station_leaves_others_answered() {
         let (target, source_link, nonce) = (ip(A_LL), Some(B), None);
         let message = bytes(NdpRepr::NeighbourSolicit { target, source_link, nonce });
         let dst = solicited_node(target);
-        node.handle(&Received { src, dst, hop_limit: 255, message: &message }, 5 * SECOND)
+        node.handle(&Received { src, dst, message: &message }, 5 * SECOND)
     };
     let answered = (0..10_000).filter(|_| solicit(ip("fe80::66")).is_ok()).count();
     assert_eq!(answered, 10);
@@ -567,7 +565,7 @@ fn a_flood_of_solicitations_from_strangers_leaves_a_known_neighbour_answered() {
         let (target, source_link, nonce) = (ip(A_LL), Some(B), None);
         let message = bytes(NdpRepr::NeighbourSolicit { target, source_link, nonce });
         let dst = solicited_node(target);
-        node.handle(&Received { src, dst, hop_limit: 255, message: &message }, 5 * SECOND).is_ok()
+        node.handle(&Received { src, dst, message: &message }, 5 * SECOND).is_ok()
     };
     let node = &mut net.nodes[0];
     node.touch(ip(B_LL), 4 * SECOND);
@@ -646,7 +644,7 @@ proptest! {
             }
             let src = if how & 2 == 0 { ip(ROUTER) } else { ip("::") };
             let dst = if how & 4 == 0 { solicited_node(ip(A_LL)) } else { ALL_NODES };
-            let _ = node.handle(&Received { src, dst, hop_limit: 255, message: &message }, now);
+            let _ = node.handle(&Received { src, dst, message: &message }, now);
             node.poll(now, |_| ());
             prop_assert!(node.poll_at().is_none_or(|at| at > now));
             prop_assert!(node.neighbours().iter().count() <= 4);

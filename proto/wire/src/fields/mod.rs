@@ -79,6 +79,10 @@ pub struct Parsed {
     pub ip4_total_len: Option<usize>,
     /// Bytes of the IPv6 packet by its own account, its fixed header among them.
     pub ip6_total_len: Option<usize>,
+    /// IPv6 hop limit, whatever version the header claims.
+    pub ip6_hops: Option<u8>,
+    /// Whether hop-by-hop options ask routers to look at the packet.
+    pub ip6_alert: Option<bool>,
     /// The protocol that an IP packet carries, behind extension headers too.
     pub upper: Option<u8>,
     /// Bytes that are there of an IP packet's payload, behind extension headers.
@@ -171,6 +175,7 @@ fn walk_ipv6(frame: &[u8], l3: usize, parsed: &mut Parsed) {
     parsed.ip_version = frame.get(l3).map(|byte| byte >> 4);
     let Some(header) = Ipv6Header::at(frame, l3) else { return };
     parsed.ip6_total_len = Some(ipv6::HEADER_LEN + header.payload_len());
+    parsed.ip6_hops = Some(header.hop_limit());
     walk_chain(&frame[l3..], parsed);
     if header.version() != 6 {
         return;
@@ -189,6 +194,7 @@ fn walk_chain(packet: &[u8], parsed: &mut Parsed) {
     let Ok(chain) = ipv6::Chain::walk(&packet[..end]) else { return };
     let payload = packet[..end].get(chain.offset..).unwrap_or_default();
     (parsed.upper, parsed.payload_len) = (Some(chain.protocol), Some(payload.len()));
+    parsed.ip6_alert = Some(chain.router_alert);
     match chain.protocol {
         ipv6::next_header::ICMPV6 => {
             (parsed.icmp6_type, parsed.icmp6_code) = (byte(payload, 0), byte(payload, 1));

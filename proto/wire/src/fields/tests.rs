@@ -39,9 +39,35 @@ fn a_tagged_udp_frame_yields_everything() {
         ip4_frag: Some(0),
         l4_src: Some(1000),
         l4_dst: Some(53),
+        outer_type: Some(ethertype::VLAN),
+        tag_type: Some(ethertype::IPV4),
+        ip4_header_len: Some(20),
+        ip4_total_len: Some(33),
+        upper: Some(17),
+        payload_len: Some(13),
+        udp_len: Some(13),
         ..Parsed::default()
     };
     assert_eq!(got, wanted);
+}
+
+/// Behind a hop-by-hop header with a router alert, and of a version that the ethertype contradicts.
+#[test]
+fn extension_headers_are_walked() {
+    let mut frame = vec![0; 14];
+    frame[12..14].copy_from_slice(&ethertype::IPV6.to_be_bytes());
+    frame.extend([0x60, 0, 0, 0, 0, 16, 0, 1]);
+    frame.extend([0xfe; 32]);
+    frame.extend([58, 0, 5, 2, 0, 0, 1, 0]);
+    frame.extend([130, 7, 0, 0, 0, 0, 0, 0]);
+    let got = summarize(&frame);
+    assert_eq!((got.ip6_total_len, got.ip6_hops, got.ip6_alert), (Some(56), Some(1), Some(true)));
+    assert_eq!((got.upper, got.payload_len), (Some(58), Some(8)));
+    assert_eq!((got.icmp6_type, got.icmp6_code, got.udp_len), (Some(130), Some(7), None));
+    frame[14] = 0x40;
+    let other = summarize(&frame);
+    assert_eq!((other.ip6_hops, other.ip6_src), (Some(1), None));
+    assert_eq!(summarize(&frame[..60]).upper, None);
 }
 
 #[test]
