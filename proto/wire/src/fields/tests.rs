@@ -54,12 +54,11 @@ fn a_tagged_udp_frame_yields_everything() {
 /// Behind a hop-by-hop header with a router alert, and of a version that the ethertype contradicts.
 #[test]
 fn extension_headers_are_walked() {
-    let mut frame = vec![0; 14];
+    let mut frame = [0xfe; 70];
     frame[12..14].copy_from_slice(&ethertype::IPV6.to_be_bytes());
-    frame.extend([0x60, 0, 0, 0, 0, 16, 0, 1]);
-    frame.extend([0xfe; 32]);
-    frame.extend([58, 0, 5, 2, 0, 0, 1, 0]);
-    frame.extend([130, 7, 0, 0, 0, 0, 0, 0]);
+    frame[14..22].copy_from_slice(&[0x60, 0, 0, 0, 0, 16, 0, 1]);
+    frame[54..62].copy_from_slice(&[58, 0, 5, 2, 0, 0, 1, 0]);
+    frame[62..].copy_from_slice(&[130, 7, 0, 0, 0, 0, 0, 0]);
     let got = summarize(&frame);
     assert_eq!((got.ip6_total_len, got.ip6_hops, got.ip6_alert), (Some(56), Some(1), Some(true)));
     assert_eq!((got.upper, got.payload_len), (Some(58), Some(8)));
