@@ -49,7 +49,7 @@ pub(crate) fn check_small(sources: &[Source], exceptions: &Exceptions, report: &
                  with which it forms one thought",
                 source.lines
             );
-            report.warn(CHECK, source.path.display().to_string(), message);
+            report.fail(CHECK, source.path.display().to_string(), message);
         }
     }
     for SmallException { path, reason } in &exceptions.small {
@@ -236,7 +236,7 @@ mod tests {
             let mut report = Report::default();
             let sources = parse_all(&Tree::of(&[(path, &constants(lines))])).unwrap();
             check_small(&sources, &toml::from_str(exceptions).unwrap(), &mut report);
-            [report.warnings(), report.failures()].concat()
+            report.failures()
         };
         assert!(check("a/src/x.rs", 39, "")[0].contains("39 lines, under 40: join it"));
         assert_eq!(check("a/src/x.rs", 40, ""), [""; 0]);
