@@ -22,7 +22,7 @@ struct World {
 }
 
 /// The reference search.
-pub struct Reference<'a> {
+pub(crate) struct Reference<'a> {
     nic: &'a Nic,
     rss: Rss,
     policy: &'a dyn Fn() -> Box<dyn Policy>,
@@ -31,7 +31,7 @@ pub struct Reference<'a> {
 impl<'a> Reference<'a> {
     /// A search with a policy that can be made anew. `rss_key` as in
     /// [`Options`](crate::search::Options).
-    pub fn new(
+    pub(crate) fn new(
         nic: &'a Nic,
         policy: &'a dyn Fn() -> Box<dyn Policy>,
         rss_key: Option<Vec<u8>>,
@@ -43,7 +43,7 @@ impl<'a> Reference<'a> {
     }
 
     /// Algorithm 1: takes the flows one by one, and for each the change that costs least.
-    pub fn greedy(&self, flows: &[Flow]) -> Cost {
+    pub(crate) fn greedy(&self, flows: &[Flow]) -> Cost {
         let mut decided: Decided<'_> = Vec::new();
         let mut least = self.cost(&decided);
         for flow in flows {

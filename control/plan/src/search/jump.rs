@@ -14,6 +14,8 @@ const MOST_TRIALS: usize = 1 << 16;
 /// How often every flow is looked at again.
 const SECOND_LOOKS: usize = 2;
 
+/// The share of the cost that another shared mask has to get below.
+const MASK_GAIN: f64 = 0.99;
 /// Shared masks that are tried, at most.
 const MOST_MASKS: usize = 32;
 
@@ -217,7 +219,8 @@ impl Search {
     }
 
     /// Where the rules of a table share a mask, tries others than the one that most flows need: those that
-    /// flows need, what two of them have in common, and these without one of their fields.
+    /// flows need, what two of them have in common, and these without one of their fields. Wider rules catch
+    /// packets of others as well, so they have to be worth it.
     fn try_masks(&mut self, order: &[u32], best: &mut Option<Snapshot>) {
         for table in 0..self.nic.tables.len() {
             let voted = self.voted_masks(table, order);
@@ -225,10 +228,16 @@ impl Search {
                 if self.least(best).is_acceptable() && self.out_of_budget() {
                     break;
                 }
+                let before = self.least(best);
                 self.insist = Some((table, masks));
                 self.try_order(order, Quick, best);
+                self.insist = None;
+                let worth = self.cost().rejected < before.rejected
+                    || self.cost().value < before.value * MASK_GAIN;
+                if !worth && let Some(found) = best.take() {
+                    self.restore(found);
+                }
             }
-            self.insist = None;
         }
     }
 
