@@ -1,5 +1,8 @@
 //! The engine as a block sees it while it runs.
 
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
 use weever_packet::{Buffer, Mask, Nanos, PoolCache};
 
 use crate::flows::{FlowClaim, FlowKey, FlowOwners};
@@ -131,7 +134,28 @@ impl<'a> Cx<'a> {
         delay: Nanos,
         priority: Priority,
     ) {
-        self.requests.spawns.push(SpawnRequest { edge: edge as u32, buffer, delay, priority });
+        let edge = edge as u32;
+        self.requests.spawns.push(SpawnRequest {
+            edge,
+            buffer,
+            when: When::After(delay),
+            priority,
+        });
+    }
+
+    /// Starts a new task along spawn edge `edge` with an empty buffer, as soon as the pool has one: at
+    /// once, as a rule. Tasks that wait for a buffer get theirs in the order of asking.
+    pub fn spawn_with_buffer(&mut self, edge: usize, priority: Priority) {
+        let (edge, buffer) = (edge as u32, None);
+        self.requests.spawns.push(SpawnRequest { edge, buffer, when: When::Buffer, priority });
+    }
+
+    /// Starts a new task without a buffer along spawn edge `edge` when `fd` can be read, or has been
+    /// closed at its other end. A busy worker looks every few turns. The task reads at most what is
+    /// there, without blocking, and asks again.
+    pub fn spawn_when_readable(&mut self, edge: usize, fd: Arc<OwnedFd>, priority: Priority) {
+        let (edge, buffer, when) = (edge as u32, None, When::Readable(fd));
+        self.requests.spawns.push(SpawnRequest { edge, buffer, when, priority });
     }
 
     /// Wakes the tasks that wait for `key` at the target of notify edge `edge`, in the order in
@@ -207,10 +231,21 @@ pub struct SpawnRequest {
     pub edge: u32,
     /// The new task's buffer, if it has one.
     pub buffer: Option<Buffer>,
-    /// Start so many nanoseconds later; 0: now.
-    pub delay: Nanos,
+    /// When it starts.
+    pub when: When,
     /// The new task's priority.
     pub priority: Priority,
+}
+
+/// When a new task starts.
+#[derive(Clone, Debug)]
+pub enum When {
+    /// So many nanoseconds later; 0: at once.
+    After(Nanos),
+    /// When the pool has a free buffer, which the task gets.
+    Buffer,
+    /// When the descriptor can be read.
+    Readable(Arc<OwnedFd>),
 }
 
 /// Everything a block asked for during one call. The engine empties it after each node.

@@ -22,7 +22,7 @@ pub use block_type::{
     BlockType, Build, BuildError, Env, MAX_WAYS, ParamDoc, PortDoc, Shortcut, ShortcutType,
     StateKind, Way,
 };
-pub use cx::{Claim, Cx, Downstream, Priority, Requests, SpawnRequest};
+pub use cx::{Claim, Cx, Downstream, Priority, Requests, SpawnRequest, When};
 pub use flows::{FlowClaim, FlowKey, FlowOwner, FlowOwners};
 pub use kinds::{
     MARKS, Made, READS, Snapshot, classifier, classifier_with, rewriter, rewriter_with,

@@ -1,5 +1,6 @@
-//! What an engine takes from the engines of other workers.
+//! What an engine takes from the engines of other workers, and what it tells its worker.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use weever_packet::Nanos;
@@ -68,6 +69,22 @@ impl Engine {
     /// Whether messages from other workers are waiting.
     pub(crate) fn has_messages(&self) -> bool {
         self.runtime.peers.as_ref().is_some_and(|peers| peers.has_messages())
+    }
+
+    /// The descriptors that tasks wait for.
+    #[inline]
+    pub(crate) fn descriptors(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> {
+        self.runtime.delayed.for_input.iter().map(|(fd, _)| fd.as_fd())
+    }
+
+    /// Starts the tasks whose descriptors can be read, as `ready` says of each in turn.
+    pub(crate) fn start_readable(&mut self, ready: &[bool]) {
+        self.runtime.start_readable(&self.plan.program, ready);
+    }
+
+    /// Whether tasks wait for a free buffer.
+    pub(crate) fn lacks_buffers(&self) -> bool {
+        !self.runtime.delayed.for_buffer.is_empty()
     }
 
     /// The packets to be sent since the last call.

@@ -280,7 +280,7 @@ impl Engine {
     /// The latest time to call [`run`](Self::run) for delayed tasks and deadlines of blocks.
     pub fn next_deadline(&self) -> Option<Nanos> {
         let Runtime { delayed, deadlines, .. } = &self.runtime;
-        [delayed.next_deadline(), deadlines.next()].into_iter().flatten().min()
+        [delayed.timed.next_deadline(), deadlines.next()].into_iter().flatten().min()
     }
 
     /// Whether no task is ready to run. Delayed and blocked tasks, and outboxes, do not count.

@@ -3,34 +3,24 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weever_block::{Downstream, Priority, SpawnRequest};
+use weever_block::{Downstream, Priority, SpawnRequest, When};
 use weever_packet::{BURST, Buffer, Nanos, PoolCache};
-use weever_timer::Wheel;
 
 use super::moving::Flows;
 use super::peers::{Message, Peers};
 use super::task_queues::{Task, Tasks};
-use super::waiting::{Blocked, Deadlines};
+use super::waiting::{Blocked, Deadlines, Delayed, Later};
 use crate::Limits;
 use crate::counters::Cells;
 use crate::schedule::{Entry, NodeRef, Program, SpawnEdge};
 use crate::slots::{Counter, total};
-
-/// A task that starts later.
-#[derive(Debug)]
-pub(crate) struct Delayed {
-    pub(crate) entry: Entry,
-    priority: Priority,
-    pub(crate) task: Task,
-    pub(crate) full: Counter,
-}
 
 #[derive(Debug)]
 pub(crate) struct Runtime {
     pub(crate) limits: Limits,
     pub(crate) tasks: Tasks,
     pub(crate) blocked: Blocked,
-    pub(crate) delayed: Wheel<Delayed>,
+    pub(crate) delayed: Later,
     pub(crate) deadlines: Deadlines,
     pub(crate) outboxes: Outboxes,
     pub(crate) flows: Flows,
@@ -55,7 +45,7 @@ impl Runtime {
         Runtime {
             tasks: Tasks::new(entries, &limits),
             blocked: Blocked::new(&limits),
-            delayed: Wheel::new(limits.tick, limits.delayed, 0),
+            delayed: Later::new(&limits),
             deadlines: Deadlines::new(limits.tick),
             outboxes: Outboxes::new(&limits),
             flows: Flows::new(limits.high_total),
@@ -76,20 +66,27 @@ impl Runtime {
         request: SpawnRequest,
         now: Nanos,
     ) {
-        let SpawnRequest { buffer, delay, priority, .. } = request;
+        let SpawnRequest { buffer, when, priority, .. } = request;
         self.counters.add(edge.spawned, 1);
-        if delay == 0 {
+        if matches!(when, When::After(0)) {
             return self.start_now(program, edge, priority, buffer);
         }
         if self.delayed.len() >= self.limits.delayed {
             return self.refuse(buffer, edge.full);
         }
-        if self.delayed.is_empty() {
-            // Advances an idle wheel first, so that the new timer is placed at a low level.
-            self.delayed.poll(now);
-        }
         let delayed = Delayed { entry: edge.entry, priority, task: buffer, full: edge.full };
-        self.delayed.insert(now.saturating_add(delay), delayed);
+        let Later { timed, for_buffer, for_input } = &mut self.delayed;
+        match when {
+            When::After(delay) => {
+                if timed.is_empty() {
+                    // Advances an idle wheel first, so that the new timer is placed at a low level.
+                    timed.poll(now);
+                }
+                timed.insert(now.saturating_add(delay), delayed);
+            }
+            When::Buffer => for_buffer.push_back(delayed),
+            When::Readable(fd) => for_input.push((fd, delayed)),
+        }
         self.counters.set(total::DELAYED, self.delayed.len() as u64);
     }
 
@@ -98,15 +95,38 @@ impl Runtime {
         self.enqueue(program, edge.entry, priority, task, full);
     }
 
-    /// Enqueues the delayed tasks that are due.
+    /// Enqueues the delayed tasks that are due, and those for which there is a buffer.
     pub(crate) fn start_delayed(&mut self, program: &Program, now: Nanos) {
         if self.delayed.is_empty() {
             return;
         }
-        while let Some(Delayed { entry, priority, task, full }) = self.delayed.poll(now) {
-            self.enqueue(program, entry, priority, task, full);
+        while let Some(due) = self.delayed.timed.poll(now) {
+            self.start(program, due);
+        }
+        while !self.delayed.for_buffer.is_empty()
+            && let Some(buffer) = self.pool.alloc()
+        {
+            match self.delayed.for_buffer.pop_front() {
+                Some(next) => self.start(program, Delayed { task: Some(buffer), ..next }),
+                None => self.pool.free(buffer),
+            }
         }
         self.counters.set(total::DELAYED, self.delayed.len() as u64);
+    }
+
+    /// Enqueues the tasks whose descriptors can be read, as `ready` says of each in turn.
+    #[cold]
+    pub(crate) fn start_readable(&mut self, program: &Program, ready: &[bool]) {
+        let mut ready = ready.iter();
+        let is_ready = |_: &mut (_, Delayed)| ready.next().is_some_and(|ready| *ready);
+        let due: Vec<_> = self.delayed.for_input.extract_if(.., is_ready).collect();
+        due.into_iter().for_each(|(_, delayed)| self.start(program, delayed));
+        self.counters.set(total::DELAYED, self.delayed.len() as u64);
+    }
+
+    fn start(&mut self, program: &Program, delayed: Delayed) {
+        let Delayed { entry, priority, task, full } = delayed;
+        self.enqueue(program, entry, priority, task, full);
     }
 
     pub(crate) fn refuse(&mut self, task: Task, full: Counter) {

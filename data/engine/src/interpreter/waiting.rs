@@ -1,12 +1,17 @@
-//! What waits: blocked tasks, in a FIFO for each pair of entry and key, and the deadlines of blocks.
+//! What waits: blocked tasks, in a FIFO for each pair of entry and key; tasks that start later; and the
+//! deadlines of blocks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
+use weever_block::Priority;
 use weever_packet::Nanos;
 use weever_timer::{Key, Wheel};
 
 use super::task_queues::Task;
+use crate::slots::Counter;
 use crate::{Entry, Limits};
 
 const NONE: u32 = u32::MAX;
@@ -177,6 +182,46 @@ impl Hasher for Mix {
         let product =
             u128::from(self.0 ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
         self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+}
+
+/// A task that starts later.
+#[derive(Debug)]
+pub(crate) struct Delayed {
+    pub(crate) entry: Entry,
+    pub(crate) priority: Priority,
+    pub(crate) task: Task,
+    /// Counts it if its queue is full.
+    pub(crate) full: Counter,
+}
+
+/// Tasks that start later: at a time, with a free buffer, or when a descriptor can be read.
+#[derive(Debug)]
+pub(crate) struct Later {
+    pub(crate) timed: Wheel<Delayed>,
+    pub(crate) for_buffer: VecDeque<Delayed>,
+    pub(crate) for_input: Vec<(Arc<OwnedFd>, Delayed)>,
+}
+
+impl Later {
+    pub(crate) fn new(limits: &Limits) -> Later {
+        let timed = Wheel::new(limits.tick, limits.delayed, 0);
+        Later { timed, for_buffer: VecDeque::new(), for_input: Vec::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.timed.len() + self.for_buffer.len() + self.for_input.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Visits every task, and forgets those for which `keep` says so.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut Delayed) -> bool) {
+        self.timed.retain(&mut keep);
+        self.for_buffer.retain_mut(&mut keep);
+        self.for_input.retain_mut(|(_, delayed)| keep(delayed));
     }
 }
 

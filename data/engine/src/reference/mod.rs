@@ -11,8 +11,10 @@
 mod task;
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 
-use weever_block::{Block, Env, Priority, Registry, TABLE};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use weever_block::{Block, Env, Priority, Registry, TABLE, When};
 use weever_graph::{Attr, NodeId, NodeKind, Verified};
 use weever_packet::{Buffer, Nanos, PoolCache};
 
@@ -116,6 +118,7 @@ impl<'g> Reference<'g> {
     /// Runs queued tasks until none is left or `budget` have run.
     pub fn run(&mut self, now: Nanos, budget: usize) -> usize {
         self.queues.start_delayed(now);
+        self.queues.start_possible(&mut self.pool);
         for done in 0..budget {
             match self.queues.next() {
                 Some((start, buffer)) => self.run_task(start, buffer, now),
@@ -194,6 +197,8 @@ pub(super) struct Queues {
     low: VecDeque<Task>,
     waiting: Vec<Waiting>,
     later: Vec<Later>,
+    /// Tasks that wait for a buffer or a descriptor.
+    conditional: Vec<(When, Priority, NodeId)>,
 }
 
 impl Queues {
@@ -219,6 +224,27 @@ impl Queues {
         while self.later.first().is_some_and(|later| later.due <= now) {
             let Later { priority, task, .. } = self.later.remove(0);
             self.enqueue(priority, task.0, task.1);
+        }
+    }
+
+    pub(super) fn enqueue_when(&mut self, when: When, priority: Priority, start: NodeId) {
+        self.conditional.push((when, priority, start));
+    }
+
+    /// Starts the tasks for which there is a buffer, or whose descriptor can be read.
+    pub(super) fn start_possible(&mut self, pool: &mut PoolCache) {
+        for (when, priority, start) in std::mem::take(&mut self.conditional) {
+            let buffer = if matches!(when, When::Buffer) { pool.alloc() } else { None };
+            let starts = match &when {
+                When::After(_) => true,
+                When::Buffer => buffer.is_some(),
+                When::Readable(fd) => is_readable(fd),
+            };
+            if starts {
+                self.enqueue(priority, start, buffer);
+            } else {
+                self.conditional.push((when, priority, start));
+            }
         }
     }
 
@@ -256,6 +282,12 @@ impl Queues {
     }
 
     pub(super) fn delayed(&self) -> usize {
-        self.later.len()
+        self.later.len() + self.conditional.len()
     }
+}
+
+fn is_readable(fd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use weever_block::{Claim, Cx, Ports, Requests};
+use weever_block::{Claim, Cx, Ports, Requests, When};
 use weever_graph::{NodeId, NodeKind, Op};
 use weever_packet::{Buffer, Burst, Mask, Nanos};
 
@@ -144,10 +144,13 @@ impl Reference<'_> {
         let node = &self.nodes[id.index()];
         for spawn in requests.spawns {
             let target = node.spawns[spawn.edge as usize];
-            match spawn.delay {
-                0 => self.queues.enqueue(spawn.priority, target, spawn.buffer),
-                delay => {
+            match spawn.when {
+                When::After(0) => self.queues.enqueue(spawn.priority, target, spawn.buffer),
+                When::After(delay) => {
                     self.queues.enqueue_at(now + delay, spawn.priority, target, spawn.buffer);
+                }
+                When::Buffer | When::Readable(_) => {
+                    self.queues.enqueue_when(spawn.when, spawn.priority, target);
                 }
             }
         }

@@ -19,7 +19,7 @@ use crate::schedule::Update;
 pub use queues::{Attached, Lost, Turn};
 use queues::{Egress, attempt};
 pub use stats::WorkerStats;
-use wait::Bell;
+use wait::{Bell, readable};
 pub use wait::{Mode, Pace, monotonic};
 
 /// The most bursts received from one queue per turn. Consecutive bursts find the graph's code and
@@ -28,6 +28,9 @@ const MAX_BURSTS: usize = 4;
 
 /// The most queued tasks run before the next burst is received.
 const TASK_BUDGET: usize = 4 * BURST;
+
+/// A busy worker looks at the descriptors that tasks wait for once in so many turns.
+const LOOK_EVERY: u64 = 64;
 
 /// The most batches of queued tasks run before the graph changes.
 const MAX_DRAIN_BATCHES: usize = 64;
@@ -156,6 +159,9 @@ impl Worker {
             reception = reception.max(received);
         }
         self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
+        if self.engine.descriptors().len() > 0 {
+            self.look_at_descriptors(&turn);
+        }
         turn.ran += self.engine.run(now, TASK_BUDGET);
         self.engine.move_flows(reception, now);
         let Worker { engine, queues, egress, stats, .. } = self;
@@ -166,6 +172,15 @@ impl Worker {
         stats.count_turn(&turn, egress.take_undeliverable());
         self.tell_peers();
         turn
+    }
+
+    /// Starts tasks that wait for a descriptor. That takes a system call, so a busy worker rarely looks.
+    #[cold]
+    fn look_at_descriptors(&mut self, turn: &Turn) {
+        if turn.is_idle() || self.stats.turns().is_multiple_of(LOOK_EVERY) {
+            let ready = readable(self.engine.descriptors());
+            self.engine.start_readable(&ready);
+        }
     }
 
     /// Takes messages from other workers. A message may need a newer graph; the publisher has

@@ -73,7 +73,11 @@ impl Worker {
 
     fn sleep_until(&mut self, now: Nanos, timeout: Nanos, also: Option<BorrowedFd<'_>>) {
         let due = self.next_deadline().map_or(MAX_SLEEP, |at| at.saturating_sub(now));
-        let timeout = timeout.min(due).min(MAX_SLEEP);
+        let mut timeout = timeout.min(due).min(MAX_SLEEP);
+        if self.engine.lacks_buffers() {
+            // Another thread may free some, and gives no notice.
+            timeout = timeout.min(POLL_INTERVAL);
+        }
         self.bell.doorbell().prepare_to_sleep();
         if self.engine.has_messages() {
             self.bell.doorbell().end_sleep();
@@ -83,7 +87,7 @@ impl Worker {
         if self.has_backlog() {
             // The device makes no progress (it may be down) and gives no notice when it will. Its
             // receive side may be readable all along, so polling it would be a busy loop.
-            self.bell.sleep(&[], timeout.min(POLL_INTERVAL), also);
+            self.bell.sleep(&[], timeout.min(POLL_INTERVAL), also.into_iter());
         } else {
             self.sleep_on_queues(timeout, also);
         }
@@ -97,6 +101,7 @@ impl Worker {
             may_sleep &= attached.queue.prepare_to_sleep();
         }
         if may_sleep {
+            let also = also.into_iter().chain(self.engine.descriptors());
             self.bell.sleep(&self.queues, timeout, also);
         }
         self.queues.iter_mut().flatten().for_each(|attached| attached.queue.end_sleep());

@@ -39,13 +39,13 @@ impl Bell {
         &self.doorbell
     }
 
-    /// Sleeps until a packet arrives, the worker is woken, `also` is readable, or `timeout`
+    /// Sleeps until a packet arrives, the worker is woken, one of `also` is readable, or `timeout`
     /// nanoseconds have passed.
-    pub(super) fn sleep(
+    pub(super) fn sleep<'f>(
         &self,
         queues: &[Option<Attached>],
         timeout: Nanos,
-        also: Option<BorrowedFd<'_>>,
+        also: impl Iterator<Item = BorrowedFd<'f>>,
     ) {
         let mut fds = vec![PollFd::new(&*self.fd, PollFlags::IN)];
         fds.extend(also.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
@@ -67,6 +67,15 @@ impl Bell {
         }
         let _nothing_there = rustix::io::read(self.fd.as_fd(), &mut [0; 8]);
     }
+}
+
+/// Whether each of these descriptors can be read, or never will be any more. Does not block.
+pub(super) fn readable<'f>(fds: impl Iterator<Item = BorrowedFd<'f>>) -> Vec<bool> {
+    let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+    if poll(&mut fds, Some(&timespec(0))).is_err() {
+        return Vec::new();
+    }
+    fds.iter().map(|fd| !fd.revents().is_empty()).collect()
 }
 
 fn timespec(ns: Nanos) -> Timespec {

@@ -1,4 +1,9 @@
-//! The engine as blocks see it: deadlines of their own, and the room behind them.
+//! The engine as blocks see it: deadlines of their own, tasks that wait for a buffer or a descriptor, and
+//! the room behind them.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use weever_block::{
     Block, BlockType, Burst, Cx, Env, Mask, Ports, Priority, Registry, StateKind, bits,
@@ -7,7 +12,7 @@ use weever_graph::{Attr, Edge, Effects, Graph, Node, NodeId, NodeKind, verify};
 
 use super::script::inject;
 use crate::testkit::pool;
-use crate::{CounterKind, Engine, Limits, Schedule};
+use crate::{CounterKind, Engine, Limits, Schedule, Worker};
 
 /// A packet's first byte is how many milliseconds from now it is due; 0 takes the deadline back. When it
 /// comes, a burst of two hundred tasks starts, and the next poll is a millisecond later, three times.
@@ -144,4 +149,97 @@ fn a_block_sees_the_room_of_a_link() {
     inject(&mut engine, "Sender", &[1, 2, 3], 0);
     assert_eq!(room(&engine), [Some(8 + 5 + 2), Some(0)]);
     assert_eq!(engine.outbox(0).len(), 8, "the last one found no room");
+}
+
+/// A packet asks for a task with a buffer (1) or for one when the descriptor can be read (2). Counts those
+/// that start with a buffer and without.
+static WAITER: BlockType = BlockType {
+    name: "Waiter",
+    spawns: &["start"],
+    counters: &["with", "without"],
+    make: |build| Ok(Box::new(Waiter(build.env.get_or_default::<Input>()))),
+    ..CLOCK
+};
+
+#[derive(Default)]
+struct Input(Option<Arc<OwnedFd>>);
+
+struct Waiter(Arc<Input>);
+
+impl Block for Waiter {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, _: &mut Ports<'_>) {
+        for i in bits(input) {
+            match (burst.get(i).and_then(|packet| packet.data().first().copied()), &self.0.0) {
+                (Some(1), _) => cx.spawn_with_buffer(0, Priority::High),
+                (Some(2), Some(fd)) => cx.spawn_when_readable(0, fd.clone(), Priority::Low),
+                _ => cx.count(usize::from(burst.get(i).is_none()), 1),
+            }
+        }
+        cx.consume(input);
+    }
+}
+
+fn waiter(fd: Option<OwnedFd>) -> Engine {
+    let mut graph = Graph::new("g");
+    let mut node = Node::new("Waiter", NodeKind::Function);
+    node.attrs = vec![Attr::Source];
+    node.spawns = vec![Edge { label: "start".into(), target: NodeId(0), predicates: Vec::new() }];
+    graph.add(node);
+    let registry = Registry::new().with(&[&WAITER]);
+    registry.annotate(&mut graph).expect("its type is known");
+    let graph = verify(graph).expect("it is sound");
+    let env = Env::new();
+    env.provide(Arc::new(Input(fd.map(Arc::new))));
+    let schedule = Schedule::compile(&graph, &registry, &env).expect("compiles");
+    Engine::new(schedule, pool(64).cache(), Limits { delayed: 3, ..Limits::default() })
+}
+
+fn started(engine: &Engine) -> [u64; 2] {
+    let counters = engine.counters();
+    let value = |label| counters.get("Waiter", CounterKind::Own, label).expect("it counts");
+    ["with", "without"].map(value)
+}
+
+#[test]
+fn a_task_waits_for_a_free_buffer() {
+    let mut engine = waiter(None);
+    inject(&mut engine, "Waiter", &[1, 1], 0);
+    let mut held: Vec<_> = std::iter::from_fn(|| engine.pool().alloc()).collect();
+    engine.run(0, 100);
+    assert_eq!((started(&engine), engine.counters().total("delayed_now")), ([0, 0], 2));
+    let buffer = held.pop().expect("there were some");
+    engine.pool().free(buffer);
+    // The first one gives its buffer back, and the second one gets it.
+    engine.run(0, 100);
+    engine.run(0, 100);
+    assert_eq!((started(&engine), engine.counters().total("delayed_now")), ([2, 0], 0));
+    held.into_iter().for_each(|buffer| engine.pool().free(buffer));
+    inject(&mut engine, "Waiter", &[1, 1, 1, 1], 0);
+    let full = engine.counters().get("Waiter", CounterKind::SpawnFull, "start");
+    assert_eq!(full, Some(1), "no more may wait than the limit says");
+    engine.run(0, 100);
+    assert_eq!(started(&engine), [5, 0]);
+}
+
+#[test]
+fn a_task_waits_for_a_descriptor() {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let mut worker = Worker::new(waiter(Some(reader.into())), Vec::new()).expect("an eventfd");
+    inject(worker.engine(), "Waiter", &[2, 2], 0);
+    worker.turn(0);
+    assert_eq!(started(worker.engine()), [0, 0]);
+    writer.write_all(b"x").expect("there is room");
+    worker.turn(1);
+    assert_eq!(started(worker.engine()), [0, 2]);
+    assert_eq!(worker.engine().counters().total("delayed_now"), 0);
+}
+
+#[test]
+fn a_task_learns_that_its_descriptor_was_closed_at_the_other_end() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let mut worker = Worker::new(waiter(Some(reader.into())), Vec::new()).expect("an eventfd");
+    inject(worker.engine(), "Waiter", &[2], 0);
+    drop(writer);
+    worker.turn(0);
+    assert_eq!(started(worker.engine()), [0, 1]);
 }
