@@ -79,16 +79,20 @@ impl Registry {
     /// whose ports state when packets leave by them as [`BY_PREDICATE`].
     pub fn type_of(&self, node: &Node) -> Result<&'static BlockType, BuildError> {
         let name = node.implementation_name();
-        let found = self.types.get(name).copied();
-        let is_table = matches!(node.kind, NodeKind::Table(_));
-        let found = found.or_else(|| self.types.get(TABLE).copied().filter(|_| is_table));
-        let says_all = is_defined(node);
-        let found = found.or_else(|| self.types.get(BY_PREDICATE).copied().filter(|_| says_all));
-        found.ok_or_else(|| BuildError::UnknownType {
+        self.find(node).ok_or_else(|| BuildError::UnknownType {
             node: node.name.clone(),
             implementation: name.into(),
             hint: self.hint(name),
         })
+    }
+
+    /// The same, if there is one. Operators have none.
+    pub fn find(&self, node: &Node) -> Option<&'static BlockType> {
+        let found = self.types.get(node.implementation_name()).copied();
+        let is_table = matches!(node.kind, NodeKind::Table(_));
+        let found = found.or_else(|| self.types.get(TABLE).copied().filter(|_| is_table));
+        let says_all = || self.types.get(BY_PREDICATE).copied().filter(|_| is_defined(node));
+        found.or_else(says_all)
     }
 
     fn hint(&self, name: &str) -> String {

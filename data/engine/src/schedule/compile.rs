@@ -376,6 +376,7 @@ fn is_same((old_graph, old): (&Graph, &Node), (graph, node): (&Graph, &Node)) ->
     let port = |a: &Port, b: &Port| {
         let mut targets = a.targets.iter().zip(&b.targets);
         a.name == b.name
+            && a.predicate == b.predicate
             && a.targets.len() == b.targets.len()
             && targets.all(|(a, b)| target(*a, *b))
     };

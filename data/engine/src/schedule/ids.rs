@@ -220,7 +220,7 @@ fn starts(graph: &Graph, registry: &Registry) -> Vec<NodeId> {
         is_start[target.index()] = false;
     }
     for (id, node) in graph.iter() {
-        let effects = node.effects.or_else(|| registry.type_of(node).ok().map(|t| t.effects));
+        let effects = node.effects.or_else(|| registry.find(node).map(|t| t.effects));
         let blocks = effects.is_some_and(|e| e.contains(Effects::BLOCKS));
         if blocks || node.has(&Attr::Source) || node.has(&Attr::Init) {
             is_start[id.index()] = true;
@@ -257,7 +257,7 @@ impl Homes {
             // The graph's check reports this error.
             Some(Err(_)) => None,
             None => {
-                let state = registry.type_of(node).map(|t| t.state).unwrap_or_default();
+                let state = registry.find(node).map(|t| t.state).unwrap_or_default();
                 (state == StateKind::SingleHomed).then_some(DEFAULT)
             }
         }

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use weever_block::{Block, Shortcut, State};
+use weever_block::{BY_PREDICATE, Block, Shortcut, State};
 use weever_graph::change::{Change, ChangeSet, Handover, Waiting, same_implementation};
 use weever_graph::{Attr, Node, NodeId};
 
 use super::blocks::{BlockMaker, CompileError, FROM_QUEUE, room};
 use super::ids::{Entry, Idp};
-use super::program::{CompiledGraph, TaskMasks};
+use super::program::{CompiledGraph, NodePlan, TaskMasks};
 use crate::counters::Cells;
 use crate::slots::{Counter, Others, Recount, Slots};
 
@@ -137,6 +137,14 @@ impl Transition {
     }
 }
 
+/// Whether a block that follows the predicates at its ports finds the same ones.
+fn same_text(old: &Node, new: &Node, plan: &NodePlan) -> bool {
+    let predicates =
+        |node: &Node| node.ports.iter().map(|p| p.predicate.clone()).collect::<Vec<_>>();
+    let follows = plan.block_type.is_some_and(|found| found.name == BY_PREDICATE);
+    !follows || predicates(old) == predicates(new)
+}
+
 /// The nodes that need a new block, each with whether an old one hands its state over.
 fn built(old: &CompiledGraph, new: &CompiledGraph, changes: &ChangeSet) -> Vec<(NodeId, bool)> {
     let fresh = starting_afresh(changes);
@@ -145,7 +153,8 @@ fn built(old: &CompiledGraph, new: &CompiledGraph, changes: &ChangeSet) -> Vec<(
         let before = old.graph.find(&node.name).filter(|_| !fresh.contains(&*node.name));
         let stays = before.is_some_and(|before| {
             Arc::ptr_eq(&old.nodes[before.index()], plan)
-                || same_implementation(old.graph.node(before), node)
+                || (same_implementation(old.graph.node(before), node)
+                    && same_text(old.graph.node(before), node, plan))
         });
         if !stays {
             built.push((id, before.is_some()));

@@ -37,7 +37,7 @@ impl Condition {
 
     /// Whether both can hold in one task, as far as the analysis can tell.
     pub(crate) fn compatible(&self, other: &Condition) -> bool {
-        self.0.iter().any(|a| other.0.iter().any(|b| conjunction(a, b).is_some()))
+        self.0.iter().any(|a| other.0.iter().any(|b| agree(a, b)))
     }
 
     fn or(mut self, other: Condition) -> Condition {
@@ -77,6 +77,20 @@ impl Condition {
         }
         self
     }
+}
+
+/// Whether both clauses can hold: [`conjunction`] without making one.
+fn agree(a: &Clause, b: &Clause) -> bool {
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        let ((x, p), (y, q)) = (a[i], b[j]);
+        if x == y && p & q == 0 {
+            return false;
+        }
+        i += usize::from(x <= y);
+        j += usize::from(y <= x);
+    }
+    true
 }
 
 /// The condition that holds when both clauses do; nothing if they contradict each other.
