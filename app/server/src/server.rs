@@ -106,13 +106,15 @@ impl AppServer {
         self.first_port = port;
     }
 
-    /// Keeps the stack's own services out of applications' reach: `binding` is in use from now on.
+    /// Keeps the stack's own services out of applications' reach: `binding` is in use from now on, for
+    /// datagrams, or with `listens` for streams.
     ///
     /// # Errors
     /// [`ServerError::Bind`] when it is taken already.
-    pub fn reserve(&mut self, binding: Binding) -> Result<(), ServerError> {
+    pub fn reserve(&mut self, binding: Binding, listens: bool) -> Result<(), ServerError> {
         let holder = Holder { socket: 0, owner: 0, user: 0 };
-        Ok(self.bindings.bind(binding, Sharing::Exclusive, holder)?)
+        let bindings = if listens { &mut self.listeners } else { &mut self.bindings };
+        Ok(bindings.bind(binding, Sharing::Exclusive, holder)?)
     }
 
     /// The same for a listener of the stack's own services by TCP.

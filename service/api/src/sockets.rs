@@ -75,7 +75,7 @@ pub struct SocketStatus {
     pub pid: u32,
     /// Its user.
     pub uid: u32,
-    /// `open`, or `connected` to a peer.
+    /// `open`, `connected` to a peer, or `listening` for TCP connections.
     pub state: String,
     /// The packets it receives: our address and port, with `*` for any, then the source or the
     /// interface that they must come by.

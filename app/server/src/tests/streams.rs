@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weever_app_ring::STREAMS;
+use weever_net::demux::Binding;
 use weever_net::stream::{StreamEvent, StreamOption, StreamPort, StreamRequest};
 
 use super::*;
@@ -230,4 +231,20 @@ fn listeners_with_one_binding_take_turns_and_the_last_one_ends_it() {
     assert_eq!(s.requests(), [StreamRequest::StopListening { listener: first }]);
     let used = s.bench.server.open_socket(s.queue, &shared);
     assert!(used.is_ok(), "the port is free again");
+}
+
+#[test]
+fn ports_of_streams_are_apart_from_ports_of_datagrams() {
+    let mut s = streams();
+    let any = |port| Binding { local_port: Some(port), ..Binding::default() };
+    s.bench.server.reserve(any(80), false).unwrap();
+    s.bench.server.reserve(any(7), true).unwrap();
+    let listener = s.listen(80);
+    let listed: Vec<_> = s.bench.server.sockets().map(|there| (there.id, there.listens)).collect();
+    assert_eq!(listed, [(listener, true)]);
+    let backlog = Some(16);
+    let taken = SocketRequest { local_port: Some(7), backlog, ..SocketRequest::default() };
+    let refused = s.bench.server.open_socket(s.queue, &taken).unwrap_err();
+    assert!(matches!(refused, ServerError::Bind(_)), "a service of the stack listens there");
+    s.bench.bind(s.queue, 7);
 }

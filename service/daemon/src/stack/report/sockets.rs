@@ -61,7 +61,11 @@ fn queues(server: &AppServer) -> Vec<AppQueueStatus> {
 fn socket(status: weever_app_server::SocketStatus) -> SocketStatus {
     let Identity { name, pid, uid, .. } = status.owner;
     let local = Binding { remote_addr: None, remote_port: None, ..status.binding };
-    let state = if status.peer.is_some() { "connected" } else { "open" };
+    let state = match status.peer {
+        _ if status.listens => "listening",
+        Some(_) => "connected",
+        None => "open",
+    };
     SocketStatus {
         socket: status.id,
         queue: status.queue,

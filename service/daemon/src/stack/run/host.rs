@@ -78,12 +78,12 @@ pub(in crate::stack) fn application_server(
     let large = Pool::new(PoolConfig::large(LARGE_FRAMES))?;
     let mut server = builder.applications(Some(large), MAX_SOCKETS)?;
     server.set_first_port(config.apps_first_port);
-    let services = [config.services.echo, config.services.discard, Some(CLIENT_PORT)];
-    for port in services.into_iter().flatten() {
+    let services = config.services.running().map(|(_, protocol, port)| (protocol, port));
+    for (protocol, port) in services.chain([("udp", CLIENT_PORT)]) {
         let binding = Binding { local_port: Some(port), ..Binding::default() };
         // In use already: two services on one port, which the configuration does not allow, or
         // one on the DHCP client's.
-        let _ = server.reserve(binding);
+        let _ = server.reserve(binding, protocol == "tcp");
     }
     let services = [config.services.tcp_echo, config.services.tcp_discard];
     for port in services.into_iter().flatten() {
