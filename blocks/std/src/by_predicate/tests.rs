@@ -133,7 +133,7 @@ fn holds(predicate: &Predicate, frame: &[u8], net: &NetState, packet: &Buffer) -
     predicate.eval(&|field| crate::table::fields::field_of(&parsed, field), &open)
 }
 
-/// Whether the blocks record of a frame what the slow walk finds: others are dropped before such a node.
+/// Whether the metadata agrees with the slow walk: other frames are dropped before such a node.
 fn is_sound(packet: &Buffer, frame: &[u8]) -> bool {
     let parsed = summarize(frame);
     let mut all = Field::ALL.into_iter().chain(Field::DERIVED);
