@@ -41,6 +41,8 @@ struct World {
     lose: usize,
     /// All frames go to this cable, once it is chosen.
     cable: Option<usize>,
+    /// The longest packet that the path to the client takes: longer ones are reported by ICMP.
+    path: usize,
 }
 
 impl World {
@@ -76,6 +78,7 @@ impl World {
             count: 0,
             lose,
             cable: None,
+            path: 1500,
         }
     }
 
@@ -101,11 +104,7 @@ impl World {
             self.count += 1;
             if self.lose == 0 || !self.count.is_multiple_of(self.lose) {
                 let frame = from_peer(&ipv4(ipv4_repr(PEER, HOST, 6), &segment));
-                let mut buffer = self.frames.alloc().expect("a large pool");
-                assert!(buffer.append(&frame));
-                let cable = self.cable.unwrap_or(self.count % 2);
-                self.cables[cable].tx(&mut self.frames, &mut [buffer].into()).unwrap();
-                self.cables[cable].flush(&mut self.frames).unwrap();
+                self.transmit(&frame, self.cable.unwrap_or(self.count % 2));
             }
         }
         self.team.workers.iter_mut().for_each(|worker| drop(worker.turn(self.now)));
@@ -115,7 +114,7 @@ impl World {
             for frame in (0..n).filter_map(|slot| burst.take(slot)) {
                 self.count += 1;
                 if self.lose == 0 || !self.count.is_multiple_of(self.lose) {
-                    self.hear(&frame.data().to_vec());
+                    self.hear(frame.data());
                 }
             }
         }
@@ -128,6 +127,9 @@ impl World {
 
     fn hear(&mut self, frame: &[u8]) {
         let Some(ip) = frame.get(14..).and_then(|bytes| Ipv4View::new(bytes).ok()) else { return };
+        if ip.header().total_len() > self.path {
+            return self.report(&frame[14..14 + 28]);
+        }
         let Ok(view) = TcpView::new(ip.payload()) else { return };
         let (ours, theirs): (IpAddr, IpAddr) = (PEER.into(), HOST.into());
         let pseudo = Pseudo::v4(&ip.header().addresses(), 6, ip.payload().len() as u16);
@@ -145,6 +147,22 @@ impl World {
         {
             self.heard.write(payload.offset, &segment.payload[payload.range]);
         }
+    }
+
+    /// Sends "fragmentation needed" about a packet that begins with `quote` (RFC 1191 §4).
+    fn report(&mut self, quote: &[u8]) {
+        let [high, low] = (self.path as u16).to_be_bytes();
+        let mut message = [&[3, 4, 0, 0, 0, 0, high, low], quote].concat();
+        let check = !weever_wire::checksum::sum(&message);
+        message[2..4].copy_from_slice(&check.to_be_bytes());
+        self.transmit(&from_peer(&ipv4(ipv4_repr(PEER, HOST, 1), &message)), 0);
+    }
+
+    fn transmit(&mut self, frame: &[u8], cable: usize) {
+        let mut buffer = self.frames.alloc().expect("a large pool");
+        assert!(buffer.append(frame));
+        self.cables[cable].tx(&mut self.frames, &mut [buffer].into()).unwrap();
+        self.cables[cable].flush(&mut self.frames).unwrap();
     }
 
     fn progress(&self) -> u64 {
@@ -213,6 +231,20 @@ fn a_connection_moves_while_octets_flow() {
             moved += 1;
         }
         assert_eq!(moved, 5);
+        world.expect_all();
+    }
+}
+
+/// Whatever worker a router's message arrives at, it concerns the connection that it quotes. Packets are not
+/// fragmented instead: the client takes whole segments only.
+#[test]
+fn segments_become_as_short_as_a_router_says() {
+    for cable in [0, 1] {
+        let mut world = World::new(0);
+        world.cable = Some(cable);
+        world.connect();
+        world.run_until(|world| world.progress() > LEN as u64 / 8);
+        world.path = 1000;
         world.expect_all();
     }
 }
