@@ -180,7 +180,7 @@ mod tests {
         if !weever_testbed::privileged() {
             return println!("skipped: needs CAP_NET_ADMIN");
         }
-        let report = run(Plan { rounds: 1, each: Duration::from_millis(100) }).unwrap();
+        let report = run(Plan { rounds: 1, each: Duration::from_millis(400) }).unwrap();
         assert!(report.rows.iter().all(|row| row.median > 0.0), "{report}");
         assert!(report.ratios.contains_key("fwd_vs_kernel"), "{report}");
     }

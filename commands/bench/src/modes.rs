@@ -169,7 +169,7 @@ mod tests {
         if !weever_testbed::privileged() {
             return println!("skipped: needs CAP_NET_ADMIN");
         }
-        let report = run(Plan { rounds: 1, each: Duration::from_millis(50) }).unwrap();
+        let report = run(Plan { rounds: 1, each: Duration::from_millis(200) }).unwrap();
         for key in ["adaptive_idle_cpu", "adaptive_full", "interrupt_full"] {
             assert!(report.ratios.contains_key(key), "{key}: {report}");
         }
