@@ -110,7 +110,7 @@ fn a_few_flows_are_balanced_over_its_queues() {
 
 #[test]
 fn its_tables_fill_and_its_hash_gives_up_before_it_is_full() {
-    let flows: Vec<Predicate> = (0..48).map(connection).collect();
+    let flows: Vec<Predicate> = (0..32).map(connection).collect();
     let (nic, plan) = balanced(&flows);
     assert_eq!(rules_of(&plan, "Masked"), 16);
     let hashed = rules_of(&plan, "Hashed");
@@ -120,7 +120,7 @@ fn its_tables_fill_and_its_hash_gives_up_before_it_is_full() {
     assert!(reasons.iter().any(|r| matches!(r, Refusal::Full { capacity: 16, .. })), "{reasons:?}");
     assert!(reasons.iter().any(|r| matches!(r, Refusal::HashFull { probes: 2 })), "{reasons:?}");
     let unplaced = plan.flows.iter().filter(|f| !f.refused.is_empty()).count();
-    assert_eq!(unplaced + 16 + hashed, 48);
+    assert_eq!(unplaced + 16 + hashed, 32);
     agrees_with_the_walk(&flows, &nic, &plan);
 }
 

@@ -271,7 +271,7 @@ fn insert(
     if !read.carries_out(rule) {
         record.ours.remove(&location);
         driver.remove(location)?;
-        let (asked, made) = (rule.to_options(), read.to_options());
+        let (asked, made) = (rule.to_options().into(), read.to_options().into());
         return Err(EthtoolError::Altered { device: driver.device().into(), asked, made });
     }
     let ours = InstalledRule { sent: rule.clone(), read };

@@ -54,9 +54,9 @@ pub enum EthtoolError {
         /// The device.
         device: String,
         /// The rule that it was to take.
-        asked: String,
+        asked: Box<str>,
         /// The rule that it shows.
-        made: String,
+        made: Box<str>,
     },
     /// The answer makes no sense.
     #[error("{device}: the driver's answer to \"{what}\" makes no sense; is it out of date?")]

@@ -99,7 +99,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
     let complaint = complaint_after_good("[services]\necko = 7\n");
     assert_eq!(complaint, "weever.toml:4:1: unknown key `ecko`; did you mean `echo`?");
     let complaint = complaint_after_good("[pool]\nzzz = 7\n");
-    assert!(complaint.ends_with("`zzz`; use frames, frame-size, huge-pages"), "{complaint}");
+    assert!(complaint.ends_with("`zzz`; use frames, frame-size, huge-pages, node"), "{complaint}");
     let complaint = complaint_after_good("[service]\necho = 7\n");
     assert!(complaint.ends_with("did you mean `services`?"), "{complaint}");
 }
