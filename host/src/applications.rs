@@ -8,7 +8,7 @@ use weever_app_server::HostNetwork;
 use weever_blocks_std::host::Network;
 use weever_net::iface::IfaceId;
 use weever_net::route::Kind;
-use weever_net::state::{NetConfig, NetState, StateError};
+use weever_net::state::{Family, NetConfig, NetState, StateError};
 
 /// The network, once the host is assembled.
 pub(crate) type LaterNetwork = Arc<OnceLock<Arc<Network>>>;
@@ -84,22 +84,20 @@ impl HostNetwork for Surroundings {
 
 /// Joins; says whether the interface was in the group already.
 fn join(net: &mut NetConfig, id: IfaceId, group: IpAddr) -> Result<bool, StateError> {
-    let there = net.interface(id);
+    fn of<A: Family>(net: &mut NetConfig, id: IfaceId, group: A) -> Result<bool, StateError> {
+        let there = net.interface(id);
+        let was = there.is_some_and(|iface| A::groups(iface).joined.contains(&group));
+        net.join(id, group).map(|()| was)
+    }
     match group {
-        IpAddr::V4(group) => {
-            let was = there.is_some_and(|iface| iface.groups.contains(&group));
-            net.join(id, group).map(|()| was)
-        }
-        IpAddr::V6(group) => {
-            let was = there.is_some_and(|iface| iface.groups6.contains(&group));
-            net.join6(id, group).map(|()| was)
-        }
+        IpAddr::V4(group) => of(net, id, group),
+        IpAddr::V6(group) => of(net, id, group),
     }
 }
 
 fn leave(net: &mut NetConfig, id: IfaceId, group: IpAddr) -> Result<bool, StateError> {
     match group {
         IpAddr::V4(group) => net.leave(id, group),
-        IpAddr::V6(group) => net.leave6(id, group),
+        IpAddr::V6(group) => net.leave(id, group),
     }
 }

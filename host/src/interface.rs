@@ -75,12 +75,12 @@ impl InterfaceConfig {
         iface.tx_checksum = link.offload.tx_checksum;
         for group in &self.groups {
             match group {
-                IpAddr::V4(v4) => iface.groups.push(*v4),
-                IpAddr::V6(v6) => iface.groups6.push(*v6),
+                IpAddr::V4(v4) => iface.groups4.joined.push(*v4),
+                IpAddr::V6(v6) => iface.groups6.joined.push(*v6),
             }
         }
-        iface.groups.sort_unstable();
-        iface.groups6.sort_unstable();
+        iface.groups4.joined.sort_unstable();
+        iface.groups6.joined.sort_unstable();
         if self.speaks_v6() {
             iface = iface.with_v6(Locals6::default());
             iface.v6_settings.accept_ra = self.slaac;
@@ -123,13 +123,13 @@ impl Route {
                 network.add_route(Entry { iface, ..Entry::new(to, Way::OnLink) })
             }
             (Prefix::V6(to), None) => {
-                network.add_route6(Entry { iface, ..Entry::new(to, Way::OnLink) })
+                network.add_route(Entry { iface, ..Entry::new(to, Way::OnLink) })
             }
             (Prefix::V4(to), Some(IpAddr::V4(via))) => {
                 network.add_route(Entry { iface, ..Entry::via(to, via) })
             }
             (Prefix::V6(to), Some(IpAddr::V6(via))) => {
-                network.add_route6(Entry { iface, ..Entry::via(to, via) })
+                network.add_route(Entry { iface, ..Entry::via(to, via) })
             }
             (to, Some(via)) => return Err(HostError::RouteFamily { to, via }),
         };

@@ -11,7 +11,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use weever_wire::MacAddr;
 
 use crate::addr::Locals;
-use crate::group::Filter;
+use crate::group::{self, Filter};
 use crate::ipv4;
 use crate::ipv6::addr::{ALL_NODES, multicast_mac, solicited_node};
 use crate::ipv6::{Locals6, V6Settings};
@@ -78,18 +78,89 @@ pub struct Interface {
     pub v6: Locals6,
     /// Whether and how it speaks IPv6.
     pub v6_settings: V6Settings,
-    /// IPv6 groups that it has joined, ascending; those of all nodes and of its own addresses are
-    /// not among them.
-    pub groups6: Vec<Ipv6Addr>,
-    /// IPv4 groups that it has joined, ascending; that of all hosts (224.0.0.1) is not among them,
-    /// for every host is in it.
-    pub groups: Vec<Ipv4Addr>,
-    /// IPv4 groups, ascending, that users of the host want to hear beside [`groups`](Self::groups),
-    /// and which of their sources; the owner of its
-    /// [`Memberships`](crate::group::Memberships) keeps them.
-    pub filters: Vec<(Ipv4Addr, Filter<Ipv4Addr>)>,
-    /// The same of IPv6, beside [`groups6`](Self::groups6).
-    pub filters6: Vec<(Ipv6Addr, Filter<Ipv6Addr>)>,
+    /// Its IPv4 groups, without that of all hosts (224.0.0.1), which every host is in.
+    pub groups4: Groups<Ipv4Addr>,
+    /// Its IPv6 groups, without those of all nodes and of its own addresses.
+    pub groups6: Groups<Ipv6Addr>,
+}
+
+/// The groups of one family that an interface is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Groups<A> {
+    /// Joined for all sources, ascending.
+    pub joined: Vec<A>,
+    /// Groups, ascending, that users of the host want to hear beside the joined ones, and which of their
+    /// sources; the owner of the interface's [`Memberships`](crate::group::Memberships) keeps them.
+    pub filters: Vec<(A, Filter<A>)>,
+}
+
+impl<A> Default for Groups<A> {
+    fn default() -> Self {
+        Self { joined: Vec::new(), filters: Vec::new() }
+    }
+}
+
+impl<A: Copy + Ord> Groups<A> {
+    /// Whether packets of any source to the group are wanted.
+    #[inline]
+    fn is_joined(&self, group: A) -> bool {
+        self.joined.binary_search(&group).is_ok()
+    }
+
+    /// The filter of a group that users of the host want to hear.
+    #[inline]
+    fn filter(&self, group: A) -> Option<&Filter<A>> {
+        let at = self.filters.binary_search_by_key(&group, |(group, _)| *group).ok()?;
+        self.filters.get(at).map(|(_, filter)| filter)
+    }
+
+    /// All groups, be it for some sources only.
+    pub fn iter(&self) -> impl Iterator<Item = A> {
+        let filtered = self.filters.iter().map(|(group, _)| *group);
+        self.joined.iter().copied().chain(filtered)
+    }
+}
+
+/// An address family whose groups an interface can be in.
+pub trait Family: group::Family {
+    /// The interface's groups of this family.
+    fn groups(iface: &Interface) -> &Groups<Self>;
+    /// The same, to be changed.
+    fn groups_mut(iface: &mut Interface) -> &mut Groups<Self>;
+    /// Whether the interface is in a group without having joined it.
+    fn is_in_by_itself(iface: &Interface, group: Self) -> bool;
+}
+
+impl Family for Ipv4Addr {
+    #[inline]
+    fn groups(iface: &Interface) -> &Groups<Self> {
+        &iface.groups4
+    }
+
+    fn groups_mut(iface: &mut Interface) -> &mut Groups<Self> {
+        &mut iface.groups4
+    }
+
+    #[inline]
+    fn is_in_by_itself(_: &Interface, group: Self) -> bool {
+        group == ALL_HOSTS
+    }
+}
+
+impl Family for Ipv6Addr {
+    #[inline]
+    fn groups(iface: &Interface) -> &Groups<Self> {
+        &iface.groups6
+    }
+
+    fn groups_mut(iface: &mut Interface) -> &mut Groups<Self> {
+        &mut iface.groups6
+    }
+
+    #[inline]
+    fn is_in_by_itself(iface: &Interface, group: Self) -> bool {
+        group == ALL_NODES || iface.v6.in_solicited_node(group)
+    }
 }
 
 impl Interface {
@@ -112,10 +183,8 @@ impl Interface {
             duplicate: Locals::default(),
             v6: Locals6::default(),
             v6_settings: V6Settings::default(),
-            groups6: Vec::new(),
-            groups: Vec::new(),
-            filters: Vec::new(),
-            filters6: Vec::new(),
+            groups4: Groups::default(),
+            groups6: Groups::default(),
         }
     }
 
@@ -148,68 +217,34 @@ impl Interface {
         self
     }
 
-    /// Whether it is in an IPv6 group, be it for some sources only: all nodes, the solicited-node
-    /// groups of its addresses, and the groups it has joined.
+    /// Whether it is in a group, be it for some sources only: those that every station or its addresses
+    /// are in, and those it has joined.
     #[inline]
-    pub fn is_member6(&self, group: Ipv6Addr) -> bool {
-        self.hears_all6(group) || find(&self.filters6, group).is_some()
+    pub fn is_member<A: Family>(&self, group: A) -> bool {
+        let groups = A::groups(self);
+        A::is_in_by_itself(self, group) || groups.is_joined(group) || groups.filter(group).is_some()
     }
 
-    /// Whether it wants packets of `source` to an IPv6 group (RFC 3810 §4.2).
+    /// Whether it wants packets of `source` to a group (RFC 3376 §3.2, RFC 3810 §4.2).
     #[inline]
-    pub fn accepts6(&self, group: Ipv6Addr, source: Ipv6Addr) -> bool {
-        self.hears_all6(group)
-            || find(&self.filters6, group).is_some_and(|filter| filter.accepts(source))
-    }
-
-    #[inline]
-    fn hears_all6(&self, group: Ipv6Addr) -> bool {
-        group == ALL_NODES
-            || self.v6.in_solicited_node(group)
-            || self.groups6.binary_search(&group).is_ok()
-    }
-
-    fn is_member6_mac(&self, mac: MacAddr) -> bool {
-        let own = self.v6.iter().map(|own| solicited_node(own.cidr.addr()));
-        let filtered = self.filters6.iter().map(|(group, _)| *group);
-        let joined = self.groups6.iter().copied().chain(filtered);
-        let mut groups = own.chain(joined).chain([ALL_NODES]);
-        groups.any(|group| multicast_mac(group) == mac)
-    }
-
-    /// Whether it is in an IPv4 group, be it for some sources only.
-    #[inline]
-    pub fn is_member(&self, group: Ipv4Addr) -> bool {
-        group == ALL_HOSTS
-            || self.groups.binary_search(&group).is_ok()
-            || find(&self.filters, group).is_some()
-    }
-
-    /// Whether it wants packets of `source` to an IPv4 group (RFC 3376 §3.2).
-    #[inline]
-    pub fn accepts(&self, group: Ipv4Addr, source: Ipv4Addr) -> bool {
-        group == ALL_HOSTS
-            || self.groups.binary_search(&group).is_ok()
-            || find(&self.filters, group).is_some_and(|filter| filter.accepts(source))
+    pub fn accepts<A: Family>(&self, group: A, source: A) -> bool {
+        let groups = A::groups(self);
+        A::is_in_by_itself(self, group)
+            || groups.is_joined(group)
+            || groups.filter(group).is_some_and(|filter| filter.accepts(source))
     }
 
     /// Whether frames to this group of stations are for it: one that a joined group is mapped to.
     #[inline]
     pub fn hears(&self, group: MacAddr) -> bool {
         if group.0[..2] == [0x33, 0x33] {
-            return self.v6_settings.enabled && self.is_member6_mac(group);
+            let own = self.v6.iter().map(|own| solicited_node(own.cidr.addr()));
+            let mut groups = own.chain(self.groups6.iter()).chain([ALL_NODES]);
+            return self.v6_settings.enabled && groups.any(|joined| multicast_mac(joined) == group);
         }
-        let filtered = self.filters.iter().map(|(group, _)| group);
-        let mut groups = self.groups.iter().chain(filtered).chain([&ALL_HOSTS]);
-        groups.any(|joined| ipv4::multicast_mac(*joined) == group)
+        let mut groups = self.groups4.iter().chain([ALL_HOSTS]);
+        groups.any(|joined| ipv4::multicast_mac(joined) == group)
     }
-}
-
-/// The filter of a group, of those that are sorted by their groups.
-#[inline]
-fn find<A: Copy + Ord>(filters: &[(A, Filter<A>)], group: A) -> Option<&Filter<A>> {
-    let at = filters.binary_search_by_key(&group, |(group, _)| *group).ok()?;
-    filters.get(at).map(|(_, filter)| filter)
 }
 
 /// The group of all hosts of a link: RFC 1112 §4, "permanently assigned".

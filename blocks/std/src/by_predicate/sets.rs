@@ -106,8 +106,8 @@ fn joined4(net: &NetState, packet: &Buffer) -> bool {
     let iface = IfaceId(packet.meta().iface);
     class4(net, packet) == Some(Destination::Multicast)
         && match header.protocol() {
-            protocol::IGMP => net.is_member4(iface, header.dst()),
-            _ => net.accepts4(iface, header.dst(), header.src()),
+            protocol::IGMP => net.is_member(iface, header.dst()),
+            _ => net.accepts(iface, header.dst(), header.src()),
         }
 }
 

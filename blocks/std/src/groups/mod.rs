@@ -7,10 +7,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weever_block::Nanos;
-use weever_net::group::{Config, Family, Filter, GroupError, Memberships, Version};
+use weever_net::group::{Config, Filter, GroupError, Memberships, Version};
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::random::{Key, Random};
-use weever_net::state::{NetConfig, NetState, StateError};
+use weever_net::state::{Family, NetState};
 
 use crate::host::Network;
 
@@ -152,9 +152,9 @@ impl<A: InterfaceGroups> Inner<A> {
         }
         for iface in host.state().config().interfaces() {
             let filters = self.filters(iface);
-            if filters != A::filters(iface) {
+            if filters != A::groups(iface).filters {
                 // An interface that went meanwhile hears nothing.
-                let _ = host.update(|net| A::set(net, iface.id, filters));
+                let _ = host.update(|net| net.set_filters(iface.id, filters));
             }
         }
     }
@@ -173,37 +173,17 @@ pub(crate) trait InterfaceGroups: Family {
     fn wanted(iface: &Interface) -> Vec<Self>;
     /// Whether a group is one of them.
     fn is_joined(iface: &Interface, group: Self) -> bool;
-    /// The users' own filters beside that.
-    fn filters(iface: &Interface) -> &[(Self, Filter<Self>)];
-    /// Sets the filters.
-    fn set(
-        network: &mut NetConfig,
-        iface: IfaceId,
-        filters: Vec<(Self, Filter<Self>)>,
-    ) -> Result<(), StateError>;
     /// The address that reports come from.
     fn source(iface: &Interface) -> Self;
 }
 
 impl InterfaceGroups for Ipv4Addr {
     fn wanted(iface: &Interface) -> Vec<Ipv4Addr> {
-        iface.groups.clone()
+        iface.groups4.joined.clone()
     }
 
     fn is_joined(iface: &Interface, group: Self) -> bool {
-        iface.groups.binary_search(&group).is_ok()
-    }
-
-    fn filters(iface: &Interface) -> &[(Self, Filter<Self>)] {
-        &iface.filters
-    }
-
-    fn set(
-        network: &mut NetConfig,
-        iface: IfaceId,
-        filters: Vec<(Self, Filter<Self>)>,
-    ) -> Result<(), StateError> {
-        network.set_filters(iface, filters)
+        iface.groups4.joined.binary_search(&group).is_ok()
     }
 
     /// RFC 3376 §4.2.13: 0.0.0.0 while there is no address yet.
@@ -220,26 +200,14 @@ impl InterfaceGroups for Ipv6Addr {
             return Vec::new();
         }
         let mut all = iface.v6.groups();
-        all.extend(&iface.groups6);
+        all.extend(&iface.groups6.joined);
         all.sort_unstable();
         all.dedup();
         all
     }
 
     fn is_joined(iface: &Interface, group: Self) -> bool {
-        iface.groups6.binary_search(&group).is_ok() || iface.v6.in_solicited_node(group)
-    }
-
-    fn filters(iface: &Interface) -> &[(Self, Filter<Self>)] {
-        &iface.filters6
-    }
-
-    fn set(
-        network: &mut NetConfig,
-        iface: IfaceId,
-        filters: Vec<(Self, Filter<Self>)>,
-    ) -> Result<(), StateError> {
-        network.set_filters6(iface, filters)
+        iface.groups6.joined.binary_search(&group).is_ok() || iface.v6.in_solicited_node(group)
     }
 
     /// RFC 3810 §5.2.13: the unspecified address while there is no link-local one yet.

@@ -188,7 +188,7 @@ pub(crate) fn source(state: &NetState, iface: IfaceId, src: Ipv4Addr) -> usize {
     if state.check_source4(src).is_err() {
         return 0;
     }
-    if state.reverse_path4(iface, src) { SOURCE_OK } else { 2 }
+    if state.reverse_path(iface, src) { SOURCE_OK } else { 2 }
 }
 
 /// Which transport protocol is it?
@@ -271,7 +271,7 @@ pub(crate) fn destination(
 #[inline]
 fn is_wanted(state: &NetState, iface: IfaceId, header: Ipv4Header<'_>) -> bool {
     match header.protocol() {
-        protocol::IGMP => state.is_member4(iface, header.dst()),
-        _ => state.accepts4(iface, header.dst(), header.src()),
+        protocol::IGMP => state.is_member(iface, header.dst()),
+        _ => state.accepts(iface, header.dst(), header.src()),
     }
 }

@@ -114,7 +114,7 @@ fn step(
     let Some(ip) = header(packet).filter(|ip| may_forward(*ip)) else { return Step::Drop(SCOPE) };
     let (dst, hop_limit) = (ip.dst(), ip.hop_limit());
     let from = IfaceId(packet.meta().iface);
-    if !state.reverse_path6(from, ip.src()) {
+    if !state.reverse_path(from, ip.src()) {
         return Step::Drop(REVERSE);
     }
     // RFC 8200 §3: "discarded […] if Hop Limit was zero when received or is decremented to zero".

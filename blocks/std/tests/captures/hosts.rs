@@ -80,7 +80,7 @@ fn network(router: bool) -> NetConfig {
     }
     net.settings.forwarding = router;
     net.add_route(Route::new("0.0.0.0/0".parse().unwrap(), Way::Via(PEER))).unwrap();
-    net.add_route6(Route::new("::/0".parse().unwrap(), Way::Via(PEER6))).unwrap();
+    net.add_route(Route::new("::/0".parse().unwrap(), Way::Via(PEER6))).unwrap();
     net.join(IfaceId(0), Ipv4Addr::new(224, 0, 0, 251)).unwrap();
     net
 }

@@ -157,7 +157,9 @@ fn forwarding_is_switched_on_while_it_runs() {
 #[test]
 fn senders_are_told_what_went_wrong() {
     let mut config = config();
-    for (to, way) in [("10.2.0.0/16", Way::Unreachable), ("10.3.0.0/16", Way::Prohibited)] {
+    for (to, way) in
+        [("10.2.0.0/16", Way::<Ipv4Addr>::Unreachable), ("10.3.0.0/16", Way::Prohibited)]
+    {
         config.add_route(Route::new(to.parse().unwrap(), way)).unwrap();
     }
     let mut router = Router::new(config, true);
@@ -221,7 +223,9 @@ fn what_waits_for_a_silent_neighbour_is_reported() {
 fn what_a_router_drops() {
     let mut config = config();
     config.settings.reverse_path = ReversePath::Strict;
-    config.add_route(Route::new("10.4.0.0/16".parse().unwrap(), Way::Blackhole)).unwrap();
+    config
+        .add_route(Route::new("10.4.0.0/16".parse().unwrap(), Way::<Ipv4Addr>::Blackhole))
+        .unwrap();
     let mut router = Router::new(config, true);
     let to = |src: Ipv4Addr, dst: Ipv4Addr| {
         udp_datagram(SocketAddrV4::new(src, 5000), SocketAddrV4::new(dst, 9), b"x")

@@ -83,14 +83,14 @@ fn addresses_groups_and_what_is_joined_are_reported() {
     let own = ip("ff02::1:ff00:1");
     assert_eq!(it.records(5 * SECOND), [(record_kind::CHANGE_TO_EXCLUDE, own); 2]);
     let group = ip("ff05::7");
-    it.net.update(|net| net.join6(LINK, group)).unwrap();
+    it.net.update(|net| net.join(LINK, group)).unwrap();
     assert_eq!(it.records(2 * SECOND), [(record_kind::CHANGE_TO_EXCLUDE, group); 2]);
     it.query(PEER_LL, Ipv6Addr::UNSPECIFIED, true);
     let all = [(record_kind::MODE_IS_EXCLUDE, own), (record_kind::MODE_IS_EXCLUDE, group)];
     assert_eq!(it.records(2 * SECOND), all);
     it.query(PEER_LL, group, true);
     assert_eq!(it.records(2 * SECOND), all[1..]);
-    it.net.update(|net| net.leave6(LINK, group)).unwrap();
+    it.net.update(|net| net.leave(LINK, group)).unwrap();
     assert_eq!(it.records(2 * SECOND), [(record_kind::CHANGE_TO_INCLUDE, group); 2]);
     it.host.finish();
 }
@@ -125,10 +125,10 @@ fn sources_are_heard_that_somebody_wants() {
     assert_eq!(it.records(2 * SECOND), [(record_kind::MODE_IS_INCLUDE, group)]);
     want(&mut it, Filter::new(Mode::Exclude, &[PEER6]));
     assert_eq!(heard(&mut it), [false, true]);
-    it.net.update(|net| net.join6(LINK, group)).unwrap();
+    it.net.update(|net| net.join(LINK, group)).unwrap();
     it.host.advance(SECOND);
     assert_eq!(heard(&mut it), [true, true], "the operator wants all");
-    it.net.update(|net| net.leave6(LINK, group)).unwrap();
+    it.net.update(|net| net.leave(LINK, group)).unwrap();
     it.host.advance(SECOND);
     assert_eq!(heard(&mut it), [false, true], "the user's filter is not forgotten");
     want(&mut it, Filter::none());

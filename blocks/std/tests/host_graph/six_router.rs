@@ -31,9 +31,9 @@ fn router_whose_link(tx_checksum: bool) -> HostBox {
     let other = Interface { tx_checksum, ..other.with_v6(locals) };
     config.add_interface(other).unwrap();
     config.settings.forwarding = true;
-    let refused = |to: &str, way| Route::new(to.parse().unwrap(), way);
-    config.add_route6(refused("2001:db8:dead::/48", Way::Blackhole)).unwrap();
-    config.add_route6(refused("2001:db8:f::/48", Way::Prohibited)).unwrap();
+    let refused = |to: &str, way: Way<Ipv6Addr>| Route::new(to.parse().unwrap(), way);
+    config.add_route(refused("2001:db8:dead::/48", Way::Blackhole)).unwrap();
+    config.add_route(refused("2001:db8:f::/48", Way::Prohibited)).unwrap();
     let mut host = HostBox::with(host(&HostConfig::default()).unwrap(), config, Limits::default());
     host.advance(3 * SECOND);
     let target = ip("fd05::1");
@@ -212,7 +212,7 @@ fn a_loop_ends() {
     let mut config = host_state6();
     config.settings.forwarding = true;
     config.settings.redirects = false;
-    config.add_route6(Route::via("2001:db8::/32".parse().unwrap(), PEER6)).unwrap();
+    config.add_route(Route::via("2001:db8::/32".parse().unwrap(), PEER6)).unwrap();
     let mut host = HostBox::with(host(&HostConfig::default()).unwrap(), config, Limits::default());
     host.advance(3 * SECOND);
     let ask = NdpRepr::NeighbourSolicit { target: HOST6, source_link: Some(PEER_MAC), nonce: None };

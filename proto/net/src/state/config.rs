@@ -1,4 +1,5 @@
-//! The configuration by operators, DHCP and router advertisements.
+//! The configuration by operators, DHCP and router advertisements: interfaces, groups and routes. Their addresses
+//! are in [`addresses`](super::addresses).
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -6,11 +7,12 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use weever_wire::MacAddr;
 
-use super::routes;
+use super::family::{Family, Routes};
 use super::{MAX_INTERFACES, MIN_MTU, Settings, StateError};
-use crate::addr::{Cidr, Locals};
+use crate::addr::{Cidr, Locals, Prefix};
 use crate::group::Filter;
 use crate::iface::{IfaceId, Interface};
+use crate::ipv6::V6Settings;
 use crate::route::{Origin, Route, Way};
 
 /// A host's network as it is configured. A method that fails changes nothing.
@@ -20,10 +22,7 @@ pub struct NetConfig {
     pub settings: Settings,
     /// By ascending number.
     interfaces: Vec<Interface>,
-    /// In the order in which they were added; without the connected ones.
-    routes4: Vec<Route<Ipv4Addr>>,
-    /// The same.
-    pub(super) routes6: Vec<Route<Ipv6Addr>>,
+    routes: Routes,
 }
 
 impl NetConfig {
@@ -106,8 +105,8 @@ impl NetConfig {
     /// [`StateError::NoInterface`].
     pub fn remove_interface(&mut self, id: IfaceId) -> Result<Interface, StateError> {
         let at = self.position(id)?;
-        self.routes4.retain(|route| route.iface != Some(id));
-        self.routes6.retain(|route| route.iface != Some(id));
+        self.routes.v4.retain(|route| route.iface != Some(id));
+        self.routes.v6.retain(|route| route.iface != Some(id));
         Ok(self.interfaces.remove(at))
     }
 
@@ -157,88 +156,27 @@ impl NetConfig {
         Ok(())
     }
 
-    /// Gives an interface an address that is used at once, and announced.
+    /// Sets how an interface speaks IPv6.
     ///
     /// # Errors
-    /// [`StateError::NoInterface`], [`StateError::AddressTaken`], [`StateError::UnfitAddress`].
-    pub fn add_address(&mut self, id: IfaceId, cidr: Cidr) -> Result<(), StateError> {
-        self.check_address(cidr)?;
-        self.interface_mut(id)?.v4.add(cidr);
+    /// [`StateError::NoInterface`].
+    pub fn set_v6(&mut self, id: IfaceId, settings: V6Settings) -> Result<(), StateError> {
+        self.interface_mut(id)?.v6_settings = settings;
         Ok(())
     }
 
-    /// Gives an interface an address that is used once probes for it have stayed unanswered
-    /// (RFC 5227 §2.1).
-    ///
-    /// # Errors
-    /// As [`add_address`](Self::add_address).
-    pub fn add_tentative(&mut self, id: IfaceId, cidr: Cidr) -> Result<(), StateError> {
-        self.check_address(cidr)?;
-        let iface = self.interface_mut(id)?;
-        iface.duplicate.remove(cidr.addr());
-        iface.tentative.add(cidr);
-        Ok(())
-    }
-
-    /// Has a tentative address used from now on.
-    ///
-    /// # Errors
-    /// [`StateError::NoInterface`], [`StateError::NoAddress`].
-    pub fn confirm_address(&mut self, id: IfaceId, addr: Ipv4Addr) -> Result<(), StateError> {
-        let iface = self.interface_mut(id)?;
-        let name = || iface.name.clone();
-        let missing = StateError::NoAddress { name: name(), addr };
-        let cidr = iface.tentative.remove(addr).ok_or(missing)?;
-        iface.v4.add(cidr);
-        Ok(())
-    }
-
-    /// Gives up a tentative address that another station has; it is remembered as a duplicate.
-    ///
-    /// # Errors
-    /// [`StateError::NoInterface`], [`StateError::NoAddress`].
-    pub fn refuse_address(&mut self, id: IfaceId, addr: Ipv4Addr) -> Result<(), StateError> {
-        let iface = self.interface_mut(id)?;
-        let missing = StateError::NoAddress { name: iface.name.clone(), addr };
-        let cidr = iface.tentative.remove(addr).ok_or(missing)?;
-        iface.duplicate.add(cidr);
-        Ok(())
-    }
-
-    /// Takes an address from an interface, tentative or not; the prefix that it had.
-    ///
-    /// # Errors
-    /// [`StateError::NoInterface`], [`StateError::NoAddress`].
-    pub fn remove_address(&mut self, id: IfaceId, addr: Ipv4Addr) -> Result<Cidr, StateError> {
-        let iface = self.interface_mut(id)?;
-        let removed = iface.v4.remove(addr).or_else(|| iface.tentative.remove(addr));
-        let removed = removed.or_else(|| iface.duplicate.remove(addr));
-        removed.ok_or_else(|| StateError::NoAddress { name: iface.name.clone(), addr })
-    }
-
-    fn check_address(&self, cidr: Cidr) -> Result<(), StateError> {
-        let addr = cidr.addr();
-        if let Some(why) = unfit(cidr) {
-            return Err(StateError::UnfitAddress { addr, why });
-        }
-        let has = |iface: &&Interface| iface.v4.is_ours(addr) || iface.tentative.is_ours(addr);
-        match self.interfaces.iter().find(has) {
-            Some(iface) => Err(StateError::AddressTaken { addr, by: iface.name.clone() }),
-            None => Ok(()),
-        }
-    }
-
-    /// Joins a group on an interface. The group of all hosts is joined always.
+    /// Joins a group on an interface. The groups of all hosts and of its addresses are joined always.
     ///
     /// # Errors
     /// [`StateError::NoInterface`], [`StateError::NoGroup`].
-    pub fn join(&mut self, id: IfaceId, group: Ipv4Addr) -> Result<(), StateError> {
+    pub fn join<A: Family>(&mut self, id: IfaceId, group: A) -> Result<(), StateError> {
         let iface = self.interface_mut(id)?;
-        if !group.is_multicast() {
-            return Err(StateError::NoGroup(group));
+        if !group.can_be_joined() {
+            return Err(StateError::NoGroup { group: group.into(), rule: A::JOINABLE });
         }
-        if let Err(at) = iface.groups.binary_search(&group) {
-            iface.groups.insert(at, group);
+        let joined = &mut A::groups_mut(iface).joined;
+        if let Err(at) = joined.binary_search(&group) {
+            joined.insert(at, group);
         }
         Ok(())
     }
@@ -247,10 +185,10 @@ impl NetConfig {
     ///
     /// # Errors
     /// [`StateError::NoInterface`].
-    pub fn leave(&mut self, id: IfaceId, group: Ipv4Addr) -> Result<bool, StateError> {
-        let iface = self.interface_mut(id)?;
-        let at = iface.groups.binary_search(&group);
-        Ok(at.map(|at| iface.groups.remove(at)).is_ok())
+    pub fn leave<A: Family>(&mut self, id: IfaceId, group: A) -> Result<bool, StateError> {
+        let joined = &mut A::groups_mut(self.interface_mut(id)?).joined;
+        let at = joined.binary_search(&group);
+        Ok(at.map(|at| joined.remove(at)).is_ok())
     }
 
     /// Says which groups users of the host want to hear on an interface, ascending, and which of
@@ -258,63 +196,91 @@ impl NetConfig {
     ///
     /// # Errors
     /// [`StateError::NoInterface`].
-    pub fn set_filters(
+    pub fn set_filters<A: Family>(
         &mut self,
         id: IfaceId,
-        filters: Vec<(Ipv4Addr, Filter<Ipv4Addr>)>,
+        filters: Vec<(A, Filter<A>)>,
     ) -> Result<(), StateError> {
-        self.interface_mut(id)?.filters = filters;
+        A::groups_mut(self.interface_mut(id)?).filters = filters;
         Ok(())
     }
 
-    /// The routes beside the connected ones, in the order in which they were added.
+    /// The IPv4 routes beside the connected ones, in the order in which they were added.
     pub fn routes4(&self) -> &[Route<Ipv4Addr>] {
-        &self.routes4
+        &self.routes.v4
+    }
+
+    /// The IPv6 routes beside the connected ones, in the order in which they were added.
+    pub fn routes6(&self) -> &[Route<Ipv6Addr>] {
+        &self.routes.v6
     }
 
     /// Adds a route. One whose interface is down, or whose gateway has gone off link later, is kept
-    /// and not used meanwhile.
+    /// and not used meanwhile. One through a link-local gateway has to name its interface.
     ///
     /// # Errors
     /// [`StateError::GatewayOffLink`], [`StateError::NoWay`], [`StateError::NoInterface`],
     /// [`StateError::RouteExists`].
-    pub fn add_route(&mut self, route: Route<Ipv4Addr>) -> Result<(), StateError> {
-        if let Some(id) = route.iface {
-            self.position(id)?;
+    pub fn add_route<A: Family>(&mut self, route: Route<A>) -> Result<(), StateError> {
+        let route = Route { to: route.to.network(), ..route };
+        match (route.way, route.iface) {
+            (_, Some(id)) => self.position(id).map(drop)?,
+            (Way::Via(gateway), None) if A::subnet_of(&self.interfaces, gateway).is_none() => {
+                return Err(StateError::GatewayOffLink { gateway: gateway.to_string() });
+            }
+            (Way::OnLink, None) => return Err(StateError::NoWay { to: route.to.to_string() }),
+            _ => {}
         }
-        let near = matches!(route.way, Way::Via(gateway) if self.subnet_of(gateway).is_some());
-        let same = |a: &Route<Ipv4Addr>, b: &Route<Ipv4Addr>| (a.to, a.metric) == (b.to, b.metric);
-        routes::add(&mut self.routes4, route, near, same)
+        let routes = A::routes(&mut self.routes);
+        if routes.iter().any(|other| A::same_route(other, &route)) {
+            return Err(StateError::RouteExists { to: route.to.to_string(), metric: route.metric });
+        }
+        routes.push(route);
+        Ok(())
+    }
+
+    /// Removes the first route to exactly these destinations, an operator's before others.
+    ///
+    /// # Errors
+    /// [`StateError::RouteMissing`].
+    pub fn remove_route<A: Family>(&mut self, to: Prefix<A>) -> Result<Route<A>, StateError> {
+        let routes = A::routes(&mut self.routes).iter();
+        let here = routes.filter(|route| route.to == to.network());
+        let first = here.min_by_key(|route| route.origin != Origin::Static);
+        let origin = first.map_or(Origin::Static, |route| route.origin);
+        self.remove_route_from(to, origin)
     }
 
     /// Removes the first route to exactly these destinations that is of this origin.
     ///
     /// # Errors
     /// [`StateError::RouteMissing`].
-    pub fn remove_route_from(
+    pub fn remove_route_from<A: Family>(
         &mut self,
-        to: Cidr,
+        to: Prefix<A>,
         origin: Origin,
-    ) -> Result<Route<Ipv4Addr>, StateError> {
-        let to = to.network();
-        let at = self.routes4.iter().position(|r| r.to == to && r.origin == origin);
+    ) -> Result<Route<A>, StateError> {
+        let (to, routes) = (to.network(), A::routes(&mut self.routes));
+        let at = routes.iter().position(|route| route.to == to && route.origin == origin);
         let at = at.ok_or_else(|| StateError::RouteMissing { to: to.to_string() })?;
-        Ok(self.routes4.remove(at))
+        Ok(routes.remove(at))
+    }
+
+    /// Replaces the routes that routers advertised on an interface.
+    pub(super) fn replace_advertised(
+        &mut self,
+        id: IfaceId,
+        found: impl Iterator<Item = Route<Ipv6Addr>>,
+    ) {
+        let routes = &mut self.routes.v6;
+        routes.retain(|route| route.origin != Origin::Ra || route.iface != Some(id));
+        routes.extend(found);
     }
 
     /// Removes all routes of an origin that name an interface.
     pub fn remove_routes_of(&mut self, iface: IfaceId, origin: Origin) {
-        self.routes4.retain(|route| route.origin != origin || route.iface != Some(iface));
-        self.routes6.retain(|route| route.origin != origin || route.iface != Some(iface));
-    }
-
-    /// The interface on whose subnet an address is: that with the longest prefix.
-    pub(super) fn subnet_of(&self, addr: Ipv4Addr) -> Option<&Interface> {
-        let near = |iface: &Interface| {
-            iface.v4.iter().filter(|c| c.contains(addr)).max_by_key(|c| c.prefix_len())
-        };
-        let found = self.interfaces.iter().filter_map(|i| Some((near(i)?.prefix_len(), i)));
-        found.max_by_key(|(len, _)| *len).map(|(_, iface)| iface)
+        self.routes.v4.retain(|route| route.origin != origin || route.iface != Some(iface));
+        self.routes.v6.retain(|route| route.origin != origin || route.iface != Some(iface));
     }
 
     /// The interface of this number, to be changed. Callers in this crate keep the rules that the
@@ -335,19 +301,4 @@ fn check_mtu(iface: &Interface, mtu: u16) -> Result<(), StateError> {
         return Err(StateError::MtuTooSmall { name: iface.name.clone(), mtu });
     }
     Ok(())
-}
-
-/// Why the address cannot be a host's.
-fn unfit(cidr: Cidr) -> Option<&'static str> {
-    let addr = cidr.addr();
-    match addr.octets()[0] {
-        0 => Some("of \"this network\""),
-        127 => Some("a loopback address"),
-        224.. => Some("a group's, reserved or the broadcast address"),
-        _ if cidr.broadcast() == Some(addr) => Some("its subnet's broadcast address"),
-        _ if cidr.prefix_len() < 31 && cidr.network().addr() == addr => {
-            Some("its subnet's own address")
-        }
-        _ => None,
-    }
 }

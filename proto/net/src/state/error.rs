@@ -1,7 +1,7 @@
 //! Why a change makes no sense.
 
 use alloc::string::String;
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{MAX_INTERFACES, MIN_MTU};
 
@@ -93,11 +93,6 @@ pub enum StateError {
         /// The address.
         addr: Ipv6Addr,
     },
-    /// The address is no IPv6 group beyond the interface.
-    #[error(
-        "{0} is no IPv6 group that can be joined: groups of a link and wider begin with ff02 to ff0e"
-    )]
-    NoGroup6(Ipv6Addr),
     /// RFC 1122 §3.3.1.1: a first-hop gateway is on a connected network.
     #[error("gateway {gateway} is on no connected subnet: add an address on its subnet first")]
     GatewayOffLink {
@@ -124,7 +119,16 @@ pub enum StateError {
         /// The destinations.
         to: String,
     },
-    /// The address to join is no group.
-    #[error("{0} is no multicast group: groups are 224.0.0.0 to 239.255.255.255")]
-    NoGroup(Ipv4Addr),
+    /// The address is no group of a link or wider.
+    #[error("{group} is no {} group that can be joined: {rule}", family(group))]
+    NoGroup {
+        /// The address.
+        group: IpAddr,
+        /// Which groups can be joined.
+        rule: &'static str,
+    },
+}
+
+fn family(group: &IpAddr) -> &'static str {
+    if group.is_ipv4() { "IPv4" } else { "IPv6" }
 }

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use super::NetConfig;
+use super::family::Family;
 use crate::addr::{Address, Cidr, Prefix};
 use crate::iface::{IfaceId, Interface};
 use crate::ipv6::addr::is_link_local;
@@ -19,8 +20,8 @@ pub(super) fn ipv4(config: &NetConfig) -> Vec<Entry<Ipv4Addr>> {
     up().for_each(|iface| subnets(iface, &mut entries));
     up().for_each(|iface| connected4(iface, &mut entries));
     entries.extend(routed(config.routes4(), 4, Ipv4Addr::is_multicast, |route, gateway| {
-        let near = || gateway.and_then(|gateway| config.subnet_of(gateway));
-        let iface = route.iface.map_or_else(near, |id| config.interface(id))?;
+        let near = || gateway.and_then(|gateway| Family::subnet_of(config.interfaces(), gateway));
+        let iface = config.interface(route.iface.or_else(near)?)?;
         let source = iface.v4.source_for(gateway.unwrap_or(route.to.addr()));
         iface.up.then_some((iface.id, source))
     }));
@@ -36,7 +37,7 @@ pub(super) fn ipv6(config: &NetConfig) -> Vec<Entry<Ipv6Addr>> {
     up().for_each(|iface| entries.extend(own6(iface)));
     up().for_each(|iface| connected6(iface, &mut entries));
     entries.extend(routed(config.routes6(), 8, Ipv6Addr::is_multicast, |route, gateway| {
-        let near = || gateway.and_then(|gateway| config.subnet6_of(gateway));
+        let near = || gateway.and_then(|gateway| Family::subnet_of(config.interfaces(), gateway));
         let iface = config.interface(route.iface.or_else(near)?).filter(speaks)?;
         Some((iface.id, None))
     }));

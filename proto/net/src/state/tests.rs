@@ -1,8 +1,10 @@
 use super::*;
 use crate::addr::{Cidr, Locals};
+use crate::addr::{Destination, Martian};
 use crate::iface::Interface;
-use crate::route::{Origin, Route, Way};
+use crate::route::{Kind, Origin, Route, Way};
 use alloc::sync::Arc;
+use core::net::Ipv4Addr;
 use std::string::ToString;
 use weever_wire::MacAddr;
 
@@ -121,7 +123,7 @@ fn sources_that_cannot_be() {
         config.settings.reverse_path = check;
         let state = state(&config);
         let found =
-            ["10.0.0.9", "192.168.0.9", "8.8.8.8"].map(|src| state.reverse_path4(LAN, ip(src)));
+            ["10.0.0.9", "192.168.0.9", "8.8.8.8"].map(|src| state.reverse_path(LAN, ip(src)));
         assert_eq!(found, [near, other, nowhere], "{check:?}");
     }
 }
@@ -222,8 +224,8 @@ fn groups() {
     config.join(WAN, group).unwrap();
     config.join(WAN, group).unwrap();
     let joined = state(&config);
-    assert!(joined.is_member4(WAN, group) && !joined.is_member4(LAN, group));
-    assert!(joined.is_member4(LAN, ip("224.0.0.1")), "the group of all hosts");
+    assert!(joined.is_member(WAN, group) && !joined.is_member(LAN, group));
+    assert!(joined.is_member(LAN, ip("224.0.0.1")), "the group of all hosts");
     assert_eq!((config.leave(WAN, group), config.leave(WAN, group)), (Ok(true), Ok(false)));
     config.add_route(Route::new(cidr("239.0.0.0/8"), Way::OnLink).by(WAN)).unwrap();
     let hop = next(&config, "239.1.1.1").unwrap();
@@ -292,10 +294,10 @@ mod v6 {
     fn hops() {
         let mut config = config();
         let default = Route::via("::/0".parse().unwrap(), ip("fe80::99"));
-        let error = config.add_route6(default).unwrap_err().to_string();
+        let error = config.add_route(default).unwrap_err().to_string();
         assert!(error.contains("fe80::99"), "{error}");
-        config.add_route6(default.by(IfaceId(1))).unwrap();
-        assert!(config.add_route6(default.by(IfaceId(1))).is_err());
+        config.add_route(default.by(IfaceId(1))).unwrap();
+        assert!(config.add_route(default.by(IfaceId(1))).is_err());
         let state = NetState::new(config, 1);
         let hop = |via, text| state.hop6(IfaceId(via), ip(text)).unwrap();
         assert_eq!((hop(0, "fe80::9").iface, hop(1, "fe80::9").iface), (IfaceId(0), IfaceId(1)));
@@ -345,8 +347,8 @@ mod v6 {
     #[test]
     fn groups_of_stations() {
         let mut config = config();
-        config.join6(LINK, ip("ff02::fb")).unwrap();
-        assert!(config.join6(LINK, ip("fe80::1")).is_err());
+        config.join(LINK, ip("ff02::fb")).unwrap();
+        assert!(config.join(LINK, ip("fe80::1")).is_err());
         let iface = config.interface(LINK).unwrap();
         for (mac, member) in [
             ("33:33:00:00:00:01", true),
@@ -358,7 +360,7 @@ mod v6 {
         ] {
             assert_eq!(iface.hears(mac.parse().unwrap()), member, "{mac}");
         }
-        assert!(config.leave6(LINK, ip("ff02::fb")).unwrap());
+        assert!(config.leave(LINK, ip("ff02::fb")).unwrap());
     }
 }
 
@@ -371,13 +373,18 @@ fn a_change_of_one_family_keeps_the_tables_of_the_other() {
     let mut config = before.config().clone();
     config.add_address6(IfaceId(0), "fd00::1/64".parse().unwrap()).unwrap();
     let six = before.next(config.clone());
-    assert!(Arc::ptr_eq(&before.fib4, &six.fib4) && !Arc::ptr_eq(&before.fib6, &six.fib6));
+    assert!(
+        Arc::ptr_eq(&before.fibs.v4, &six.fibs.v4) && !Arc::ptr_eq(&before.fibs.v6, &six.fibs.v6)
+    );
     config.add_address(IfaceId(0), "10.9.0.1/24".parse().unwrap()).unwrap();
     let four = six.next(config.clone());
-    assert!(!Arc::ptr_eq(&six.fib4, &four.fib4) && Arc::ptr_eq(&six.fib6, &four.fib6));
+    assert!(!Arc::ptr_eq(&six.fibs.v4, &four.fibs.v4) && Arc::ptr_eq(&six.fibs.v6, &four.fibs.v6));
     config.set_mtu(IfaceId(0), 1400).unwrap();
     let neither = four.next(config.clone());
-    assert!(Arc::ptr_eq(&four.fib4, &neither.fib4) && Arc::ptr_eq(&four.fib6, &neither.fib6));
+    assert!(
+        Arc::ptr_eq(&four.fibs.v4, &neither.fibs.v4)
+            && Arc::ptr_eq(&four.fibs.v6, &neither.fibs.v6)
+    );
     config.set_up(IfaceId(0), false).unwrap();
     let down = neither.next(config.clone());
     let anew = NetState::new(config, 1);

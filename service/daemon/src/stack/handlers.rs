@@ -194,8 +194,8 @@ fn of_interface(iface: &Interface) -> Vec<Assignment> {
         let v6 = iface.v6.iter().filter(|own| own.origin == AddrOrigin::Static);
         let v6 = v6.map(|own| own.cidr.to_string());
         settings.push(named("addr", list(v4.map(|cidr| cidr.to_string()).chain(v6).collect())));
-        let groups6 = iface.groups6.iter().map(ToString::to_string);
-        let groups = iface.groups.iter().map(ToString::to_string).chain(groups6);
+        let groups6 = iface.groups6.joined.iter().map(ToString::to_string);
+        let groups = iface.groups4.joined.iter().map(ToString::to_string).chain(groups6);
         settings.push(named("groups", list(groups.collect())));
     }
     settings.push(named("mtu", iface.mtu.to_string()));

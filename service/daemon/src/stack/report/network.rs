@@ -25,7 +25,7 @@ pub(in crate::stack) fn interfaces(network: &NetConfig, links: &[String]) -> Vec
         addresses: texts(interface.v4.iter(), six(interface, OwnAddr::is_used)),
         tentative: texts(interface.tentative.iter(), six(interface, is_tentative)),
         duplicate: texts(interface.duplicate.iter(), six(interface, is_duplicate)),
-        groups: texts(&interface.groups, &interface.groups6),
+        groups: texts(&interface.groups4.joined, &interface.groups6.joined),
     };
     network.interfaces().iter().map(status).collect()
 }

@@ -111,8 +111,7 @@ pub(super) fn wanted(state: &NetState, link: u16, seeking: &[IfaceId]) -> BTreeS
 
 fn of_interface(iface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
     let own = iface.v4.iter().chain(iface.tentative.iter()).map(|cidr| cidr.addr());
-    let filtered = iface.filters.iter().map(|(group, _)| *group);
-    let v4 = own.chain(iface.groups.iter().copied()).chain(filtered).map(IpAddr::V4);
+    let v4 = own.chain(iface.groups4.iter()).map(IpAddr::V4);
     v4.chain(of_interface6(iface).map(IpAddr::V6))
 }
 
@@ -121,8 +120,7 @@ fn of_interface(iface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
 fn of_interface6(iface: &Interface) -> impl Iterator<Item = Ipv6Addr> + '_ {
     let speaks = iface.v6_settings.enabled;
     let own = iface.v6.iter().map(|own| own.cidr.addr());
-    let filtered = iface.filters6.iter().map(|(group, _)| *group);
-    own.chain(iface.groups6.iter().copied()).chain(filtered).filter(move |_| speaks)
+    own.chain(iface.groups6.iter()).filter(move |_| speaks)
 }
 
 /// Takes and gives back the addresses that differ. Refused ones are asked for again at the next
@@ -169,9 +167,9 @@ mod tests {
             wanted(&state, 0, &[]).iter().map(ToString::to_string).collect()
         };
         assert_eq!(text(&config), ["2001:db8::1"], "routers' messages are overheard");
-        config.join6(IfaceId(0), "ff05::7".parse().unwrap()).unwrap();
-        let only = Filter::new(Mode::Include, &["2001:db8::9".parse().unwrap()]);
-        config.set_filters6(IfaceId(0), vec![("ff35::8".parse().unwrap(), only)]).unwrap();
+        config.join(IfaceId(0), "ff05::7".parse::<Ipv6Addr>().unwrap()).unwrap();
+        let only = Filter::new(Mode::Include, &["2001:db8::9".parse::<Ipv6Addr>().unwrap()]);
+        config.set_filters(IfaceId(0), vec![("ff35::8".parse().unwrap(), only)]).unwrap();
         assert_eq!(text(&config), ["2001:db8::1", "ff05::7", "ff35::8"]);
         config.set_v6(IfaceId(0), V6Settings::default()).unwrap();
         assert_eq!(text(&config), [""; 0]);
@@ -187,7 +185,7 @@ mod tests {
         }
         config.add_address(IfaceId(0), "10.0.0.1/24".parse().unwrap()).unwrap();
         config.add_address(IfaceId(1), "10.1.0.1/24".parse().unwrap()).unwrap();
-        config.join(IfaceId(0), [239, 1, 2, 3].into()).unwrap();
+        config.join(IfaceId(0), Ipv4Addr::new(239, 1, 2, 3)).unwrap();
         let text = |config: &NetConfig| -> Vec<String> {
             let state = NetState::new(config.clone(), 1);
             wanted(&state, 0, &[]).iter().map(ToString::to_string).collect()

@@ -81,7 +81,7 @@ pub(super) fn routes<'a>(
                     IpAddr::V6(v6) => Some(v6),
                     IpAddr::V4(_) => None,
                 };
-                route(entry, id, Cidr6::new(to, entry.prefix), v6).map(|r| network.add_route6(r))
+                route(entry, id, Cidr6::new(to, entry.prefix), v6).map(|r| network.add_route(r))
             }
         };
         if let Some(Err(error)) = added {

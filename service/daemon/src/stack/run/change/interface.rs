@@ -131,13 +131,13 @@ fn set_groups(
     for group in leave {
         match group {
             IpAddr::V4(v4) => network.leave(id, v4)?,
-            IpAddr::V6(v6) => network.leave6(id, v6)?,
+            IpAddr::V6(v6) => network.leave(id, v6)?,
         };
     }
     for group in join {
         match group {
             IpAddr::V4(v4) => network.join(id, v4)?,
-            IpAddr::V6(v6) => network.join6(id, v6)?,
+            IpAddr::V6(v6) => network.join(id, v6)?,
         }
     }
     Ok(())
@@ -145,6 +145,6 @@ fn set_groups(
 
 fn groups(network: &NetConfig, id: IfaceId) -> Vec<IpAddr> {
     let Some(iface) = network.interface(id) else { return Vec::new() };
-    let v4 = iface.groups.iter().copied().map(IpAddr::V4);
-    v4.chain(iface.groups6.iter().copied().map(IpAddr::V6)).collect()
+    let v4 = iface.groups4.joined.iter().copied().map(IpAddr::V4);
+    v4.chain(iface.groups6.joined.iter().copied().map(IpAddr::V6)).collect()
 }

@@ -52,11 +52,11 @@ impl Routes for Ipv6Addr {
     }
 
     fn add(network: &mut NetConfig, route: Route<Self>) -> Result<(), StateError> {
-        network.add_route6(route)
+        network.add_route(route)
     }
 
     fn remove(network: &mut NetConfig, to: addr::Prefix<Self>) -> Result<(), StateError> {
-        network.remove_route6(to).map(drop)
+        network.remove_route(to).map(drop)
     }
 }
 
