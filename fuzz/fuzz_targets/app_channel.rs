@@ -1,4 +1,4 @@
-//! A hostile application on a channel: it writes whatever it likes wherever it likes into the shared
+//! A hostile application on a channel: it writes anything anywhere into the shared
 //! memory, tries to resize it, and also uses it as it should. The stack's end neither panics nor loses a
 //! frame, and an impossible index is an error.
 #![no_main]
@@ -79,7 +79,7 @@ impl Bench {
         self.memory.write_all_at(bytes, at).expect("the application may write anywhere");
     }
 
-    /// As a worker takes what is to be sent.
+    /// As a worker takes the frames to send.
     fn transmit(&mut self, most: usize) -> Option<()> {
         for _ in 0..most {
             let Some(transmit) = self.stack.next_transmit().ok()? else { break };

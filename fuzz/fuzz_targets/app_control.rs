@@ -1,4 +1,4 @@
-//! Messages of a hostile application: each is answered or refused, never a panic; what was understood
+//! Messages of a hostile application: each is answered or refused, never a panic; a parsed message
 //! is the same after it has been written and read again; and its end takes along all that it opened.
 #![no_main]
 
@@ -32,7 +32,7 @@ impl HostNetwork for OneInterface {
     }
 }
 
-/// What the stack understands of a message.
+/// The request that the stack reads from a message.
 fn understood(message: &[u8]) -> Option<Request> {
     let (mut ours, theirs) = UnixStream::pair().expect("a pair of sockets");
     ours.write_all(message).expect("it fits into the socket");

@@ -73,7 +73,7 @@ fn poll(cache: &mut Cache, now: u64) {
         }
     });
     assert!(actions <= CAPACITY + 1, "each neighbour once, and the claim to our own address");
-    assert!(cache.poll_at().is_none_or(|at| at > now), "what is due has been done");
+    assert!(cache.poll_at().is_none_or(|at| at > now), "no deadline has passed");
 }
 
 fn check(cache: &Cache, now: u64) {

@@ -1,4 +1,4 @@
-//! Bytes from a client of the control socket: an answer, never a panic; and what was understood is
+//! Bytes from a client of the control socket: an answer, never a panic; and a parsed request is
 //! the same after it has been written and read again.
 #![no_main]
 
@@ -12,7 +12,7 @@ use weever_service_api::{
     ApiError, ErrorKind, Handle, LineReader, Method, Reply, answer, decode_response,
 };
 
-/// Refuses every request, and keeps what it understood of the last one.
+/// Refuses every request, and keeps the last one as it was parsed.
 #[derive(Default)]
 struct Probe(Mutex<Option<Value>>);
 

@@ -1,5 +1,5 @@
 //! Any frames, several at a time, over a memory link to a worker that runs the graph of a host, and
-//! back, in a pool that they could empty: nothing panics or hangs, what comes back is sound, and
+//! back, in a pool that they could empty: nothing panics or hangs, every frame that comes back is sound, and
 //! every buffer comes home.
 //!
 //! The input is a sequence of steps. A step is a byte of flags, a length in two bytes and that many
@@ -15,7 +15,7 @@ use weever_fuzz::{Input, Slot, frames, on_host, serving};
 
 /// What was gathered is sent, and the worker has one turn. Bits 1 and 4 are for [`frames`].
 const TURN: u8 = 8;
-/// The worker has turns until nothing happens, and what came back is taken.
+/// The worker has turns until nothing happens, and the frames that came back are taken.
 const SETTLE: u8 = 16;
 
 const TICK: u64 = 20_000_000;
@@ -56,7 +56,7 @@ fn steps(link: &mut LinkBox, mut input: Input<'_>) {
     }
     link.send(&gathered);
     settle(link);
-    assert!(link.send(&[[0; 60]]) > 0, "the pool is exhausted by what the host holds");
+    assert!(link.send(&[[0; 60]]) > 0, "the host holds all frames of the pool");
     settle(link);
 }
 

@@ -1,5 +1,5 @@
 //! Any order of neighbour discovery messages, good and forged, of look-ups, operators and passing
-//! time: an interface keeps its bounds, believes only whom the RFCs let it believe, asks no more often
+//! time: an interface keeps its bounds, believes only senders that the RFCs allow, asks no more often
 //! than it may, and its timer is never late nor stuck.
 #![no_main]
 
@@ -55,7 +55,7 @@ fn address(number: u8) -> Ipv6Addr {
         2 => Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2),
         3 => Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00, last),
         4 | 5 => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, last),
-        // What the link address makes of itself, link-local and in an advertised network.
+        // The addresses made from the link address, link-local and in an advertised network.
         6 => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00, 1),
         7 => Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0xff, 0xfe00, 1),
         8 => Ipv6Addr::LOCALHOST,
@@ -143,7 +143,7 @@ impl World {
             }
         });
         assert!(actions <= CAPACITY + MAX_ADDRESSES + MAX_ROUTERS + 1, "each thing once");
-        assert!(self.node.poll_at().is_none_or(|at| at > self.now), "what is due has been done");
+        assert!(self.node.poll_at().is_none_or(|at| at > self.now), "no deadline has passed");
     }
 
     fn check(&self) {

@@ -1,5 +1,5 @@
-//! Any IPv4 datagram from a neighbour through the whole graph of a host: what is sent back is sound,
-//! goes to the sender, and is an answer to what came.
+//! Any IPv4 datagram from a neighbour through the whole graph of a host: every packet sent back is
+//! sound, goes to the sender, and answers the datagram.
 //!
 //! The first byte says whether the datagram is made more likely to be taken: its checksums put right
 //! ([`frames`]), its addresses replaced by the neighbour's and the host's, and whether the link allows
@@ -59,7 +59,7 @@ fuzz_target!(|data: &[u8]| {
     on_host(&GRAPH, LIFETIME, || HostBox::new(serving()), run, HostBox::finish);
 });
 
-/// `frame` is what the host sent because of `datagram`.
+/// Checks the `frame` with which the host answered `datagram`.
 fn check_answer(datagram: &[u8], frame: &[u8]) {
     frames::check_sent(frame);
     let ethernet = EthernetHeader::first(frame).expect("a whole header");
@@ -73,7 +73,7 @@ fn check_answer(datagram: &[u8], frame: &[u8]) {
     assert!(came.checksum_ok() && sent.payload().len() < frame.len());
     assert_eq!(sent.header().dst(), came.header().src());
     if came.header().is_fragment() {
-        // What it completed was in other inputs.
+        // The fragments that it completed were in other inputs.
         return;
     }
     match sent.header().protocol() {
@@ -94,7 +94,7 @@ fn check_udp(came: Ipv4View<'_>, sent: Ipv4View<'_>) {
     assert_eq!(asked.src_port(), answer.dst_port());
 }
 
-/// An echo reply, or an error, which quotes what came and is not about another error.
+/// An echo reply, or an error, which quotes the datagram and is not about another error.
 fn check_icmp(datagram: &[u8], came: Ipv4View<'_>, sent: Ipv4View<'_>) {
     let message = IcmpView::new(sent.payload()).expect("our own message");
     assert!(message.checksum_ok());

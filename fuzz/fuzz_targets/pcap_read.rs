@@ -1,5 +1,5 @@
-//! Whatever bytes pretend to be a capture file: reading ends, with bounded records of declared
-//! interfaces or an error within the file; and what was read survives being written and read again.
+//! Any bytes as a capture file: reading ends, with bounded records of declared
+//! interfaces or an error within the file; and the records are the same after they have been written and read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

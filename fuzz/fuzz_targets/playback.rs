@@ -1,5 +1,5 @@
-//! Whatever bytes pretend to be a record: the replay ends, every packet is received or counted, and
-//! what is recorded of it can be replayed again.
+//! Any bytes as a record: the replay ends, every packet is received or counted, and
+//! a recording of it can be replayed again.
 #![no_main]
 
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
-//! Any bytes as a file of flows and as a policy: nothing panics, no line is lost, and what is read
-//! gets its classes.
+//! Any bytes as a file of flows and as a policy: nothing panics, no line is lost, and the flows
+//! that are read get their classes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any packets in any order, with time passing: reassembly stays within its bounds, what comes out
-//! whole is a sound datagram, and what is cut up comes together again.
+//! Any packets in any order, with time passing: reassembly stays within its bounds, a completed
+//! datagram is sound, and a datagram that is cut up comes together again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Whatever stands in the file of what was done to a device: it is an error, or undoing it touches no
-//! rule that nobody has made, and brings no panic.
+//! Any bytes as the record of changes to a device: it is refused, or undoing it touches only rules that it
+//! names, and nothing panics.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -19,7 +19,7 @@ struct Host {
     send: Region,
     receive: Region,
     written: u64,
-    /// What it sent and the other has not got, and whether it is damaged.
+    /// Segments sent and not yet delivered, and whether each is damaged.
     out: Vec<(Vec<u8>, bool)>,
 }
 

@@ -1,5 +1,5 @@
 //! Any segments, calls and passing time at one endpoint, aimed at the numbers that matter: connections
-//! stay consistent, memory stays bounded, no timer is stuck, and what is accepted is in the window.
+//! stay consistent, memory stays bounded, no timer is stuck, and accepted octets are in the window.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -23,7 +23,7 @@ struct World {
     endpoint: Endpoint,
     listener: ListenerId,
     now: u64,
-    /// What the peers know of our numbers: the last that was sent, for each of their ports.
+    /// The last sequence number that was sent to each port of the peers.
     ours: [(Seq, Seq); 4],
     clients: Vec<Id>,
 }

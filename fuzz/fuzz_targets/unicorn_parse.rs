@@ -1,6 +1,5 @@
-//! Any text as a Unicorn file: what is said about it points into it and can be shown, the whole way
-//! to a graph never panics, and what was understood is the same after it has been printed and read
-//! again.
+//! Any text as a Unicorn file: diagnostics point into the text and can be shown, nothing on the way to
+//! a graph panics, and a parsed file is the same after it has been printed and parsed again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

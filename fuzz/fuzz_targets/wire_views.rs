@@ -1,5 +1,5 @@
-//! Any bytes as any header: a view accepts or refuses but never panics, and the values of what it
-//! accepted are the same after they have been written and read again.
+//! Any bytes as any header: a view accepts or refuses but never panics, and the fields of
+//! an accepted header are the same after they have been written and read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

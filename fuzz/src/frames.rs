@@ -1,4 +1,4 @@
-//! Frames out of a fuzz input, made to get further than chance would, and what comes back.
+//! Frames made from a fuzz input, repaired to get further than chance would, and checks of the answers.
 
 use weever_wire::checksum::{combine, finish, pseudo_v4, sum};
 use weever_wire::ipv4::{Ipv4View, protocol};
@@ -31,7 +31,7 @@ pub fn shaped(flags: u8, frame: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What leaves the host are whole frames with right checksums from its own address.
+/// Frames that leave the host are whole, have right checksums and come from its own address.
 pub fn check_sent(frame: &[u8]) {
     assert_eq!(frame[6..12], [2, 0, 0, 0, 0, 1], "from the host's station");
     if frame[12..14] == [0x08, 0x00] {
@@ -68,7 +68,7 @@ fn repair(frame: &mut [u8]) {
     fill(&mut packet[..l4], 10, 0);
 }
 
-/// Writes the checksum over `bytes`, and over what `before` is the sum of, to place `at`.
+/// Writes the checksum over `bytes`, with `before` as the sum of the bytes ahead of them, to place `at`.
 fn fill(bytes: &mut [u8], at: usize, before: u16) {
     let Some(field) = bytes.get_mut(at..at + 2) else { return };
     field.fill(0);

@@ -120,7 +120,7 @@ impl Loopback {
         while half.done < half.queued {
             let most = octets.len().min((half.queued - half.done) as usize);
             let got = port.read_sent(stream, half.done, &mut octets[..most]);
-            assert_eq!(got, most, "what was announced can be read");
+            assert_eq!(got, most, "announced octets can be read");
             let done = port.deliver(half.peer, &octets[..got]);
             half.done += done as u64;
             if done < got {

@@ -1,4 +1,4 @@
-//! Rounds, their samples and what a reader is told of them.
+//! Rounds, their samples and the summary of them.
 //!
 //! In each round every contender runs once and leaves one sample; a ratio is taken round by round, so that
 //! a machine whose speed drifts does not bend it.

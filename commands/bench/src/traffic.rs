@@ -19,7 +19,7 @@ use crate::rig::{GENERATOR_MAC, HOST, PORT, Rig};
 
 const HEADERS: usize = 14 + 20 + 8;
 
-/// What is the same in all packets.
+/// The fields that all packets share.
 const IPV4: Ipv4Repr = Ipv4Repr {
     tos: 0,
     ident: 0,

@@ -1,4 +1,4 @@
-//! A plan claims of a NIC what its driver does.
+//! A plan's claims about a NIC hold for its driver.
 
 use weever_graph::nic::{FlowType, TableOrder};
 use weever_graph::{Field, Key};

@@ -55,8 +55,8 @@ impl<'a> Cx<'a> {
 
     /// How many more packets the queue of link number `link` takes; packets beyond that are dropped
     /// there. A block that has much to send, such as a connection with a large window, sends no more
-    /// than this and goes on later. What the batch has had sent so far, by this block or by others,
-    /// is not counted yet.
+    /// than this and goes on later. Packets that the batch has sent so far, by this block or by others,
+    /// are not counted yet.
     pub fn link_room(&self, link: u16) -> usize {
         self.downstream.map_or(usize::MAX, |downstream| downstream.link_room(link))
     }
@@ -151,8 +151,8 @@ impl<'a> Cx<'a> {
     }
 
     /// Starts a new task without a buffer along spawn edge `edge` when `fd` can be read, or has been
-    /// closed at its other end. A busy worker looks every few turns. The task reads at most what is
-    /// there, without blocking, and asks again.
+    /// closed at its other end. A busy worker looks every few turns. The task reads without blocking
+    /// until nothing is left, and asks again.
     pub fn spawn_when_readable(&mut self, edge: usize, fd: Arc<OwnedFd>, priority: Priority) {
         let (edge, buffer, when) = (edge as u32, None, When::Readable(fd));
         self.requests.spawns.push(SpawnRequest { edge, buffer, when, priority });

@@ -1,4 +1,4 @@
-//! Several workers on one receive queue: each packet comes to one of them, and none is lost, whoever sleeps
+//! Several workers on one receive queue: each packet comes to one of them, and none is lost, whichever worker sleeps
 //! and however their number changes.
 
 mod common;
@@ -100,7 +100,7 @@ fn each_takes_its_part_and_a_helper_that_is_not_one_takes_nothing() {
     link.awaits(0..20);
     assert!(link.polls(2).is_empty(), "two receive, and it is the third");
     let helped = link.polls(1);
-    assert!((4..=10).contains(&helped.len()), "half of what waits: {helped:?}");
+    assert!((4..=10).contains(&helped.len()), "half of the packets: {helped:?}");
     let mut all = helped;
     while all.len() < 20 {
         let led = link.polls(0);

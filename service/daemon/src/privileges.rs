@@ -2,7 +2,7 @@
 //!
 //! Two steps, since Linux keeps capabilities for each thread and shares a filter of system calls between
 //! all. [`drop_capabilities`] comes before the first thread is started, when files and devices are open;
-//! threads have what the one that starts them has. [`restrict_system_calls`] comes when all is running, for
+//! threads inherit them from the one that starts them. [`restrict_system_calls`] comes when the whole stack runs, for
 //! all threads at once. Neither can be undone, and both concern the whole process: `weever up` takes them,
 //! and a program that embeds a stack decides for itself.
 

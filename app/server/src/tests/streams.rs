@@ -41,7 +41,7 @@ impl Streams {
         std::iter::from_fn(|| self.port.next_request()).collect()
     }
 
-    /// Kind, number and payload of what the application finds; its frames are released.
+    /// Kind, number and payload of the entries that the application finds; its frames are released.
     fn received(&mut self) -> Vec<(Kind, u32, Vec<u8>)> {
         let mut all = Vec::new();
         while let Some(received) = self.app.receive().unwrap() {

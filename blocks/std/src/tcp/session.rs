@@ -1,4 +1,4 @@
-//! Connections as the adapter knows them: what is done with the octets of each.
+//! Connections as the adapter knows them, and the use of the octets of each.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use weever_tcp::{Connection, Endpoint, Events, Failure, Id, KeepAlive, Payload, 
 /// Octets of a connection's receive window, and of the region that keeps those not handed over yet.
 pub(super) const REGION: u32 = 256 << 10;
 
-/// What is done with a connection's octets.
+/// The use of a connection's octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
     /// Kept until the connection is accepted.
@@ -129,7 +129,7 @@ impl Session {
         }
     }
 
-    /// Does what the events call for.
+    /// Handles the events.
     pub(super) fn serve(
         &mut self,
         endpoint: &mut Endpoint,
@@ -157,7 +157,7 @@ impl Session {
             Job::Discard => {
                 endpoint.consume(self.id, at.readable.end - at.readable.start, now);
             }
-            // Whoever accepts it finds out by the connection's state.
+            // The application that accepts it learns it from the connection's state.
             Job::Waiting | Job::Stream(_) => return Rest::Nothing,
         }
         if events.has(Events::FINISHED) {

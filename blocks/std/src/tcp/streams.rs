@@ -28,7 +28,7 @@ const ENETUNREACH: u16 = 101;
 const ENOBUFS: u16 = 105;
 const EHOSTUNREACH: u16 = 113;
 
-/// What a worker's applications have asked of its endpoint.
+/// Requests of a worker's applications to its endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     listeners: Vec<Listener>,

@@ -1,8 +1,8 @@
-//! `weever bench corec`: two threads on one receive queue against a thread on each of two, with the ring and
-//! the rule of sharing by which weever receives.
+//! `weever bench corec`: two threads on one receive queue against a thread on each of two, with weever's
+//! ring and its rule of sharing.
 //!
-//! The queues are in memory, and arrivals are written by whichever thread polls, so that two cores suffice:
-//! a third would be the generator's. A packet costs what the gateway of the COREC paper (§4) does with it: a
+//! The queues are in memory, and arrivals are written by the thread that polls, so that two cores suffice:
+//! a third would be the generator's. The work is that of the gateway of the COREC paper (§4): a
 //! third is worked on for 5 µs, a third has its header rewritten, a third is dropped.
 
 use std::hint::{black_box, spin_loop};

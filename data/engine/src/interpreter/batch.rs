@@ -198,7 +198,7 @@ impl Dispositions<'_> {
         if wanted.count_ones() as usize > room {
             refused = bits(wanted).skip(room).fold(0, |mask, i| mask | 1 << i);
         }
-        // Adding them all at once leaves out what each would have to ask of the queue.
+        // Adding them all at once checks the room of the queue once.
         outbox.extend(bits(wanted & !refused).filter_map(|i| self.burst.take(i)));
         refused
     }

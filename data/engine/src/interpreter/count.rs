@@ -1,4 +1,4 @@
-//! Counts what a batch has passed, and where its packets ended.
+//! Counts the nodes and ports that a batch has passed, and where its packets ended.
 
 use std::sync::Arc;
 

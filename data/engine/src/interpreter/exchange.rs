@@ -1,4 +1,4 @@
-//! What an engine takes from the engines of other workers, and what it tells its worker.
+//! Tasks from the engines of other workers, and messages to the engine's own worker.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What waits: blocked tasks, in a FIFO for each pair of entry and key; tasks that start later; and the
+//! Waiting tasks: blocked ones, in a FIFO for each pair of entry and key; tasks that start later; and the
 //! deadlines of blocks.
 
 use std::collections::{HashMap, VecDeque};

@@ -30,9 +30,9 @@ pub(crate) struct Built {
     pub(crate) follows: bool,
 }
 
-/// A compiled change of one worker's graph: new blocks and plans, and lists of what changes place.
-/// Prepared off the packet path, so that the switch moves pointers and visits what has changed, and
-/// tasks that wait at removed nodes. Afterwards it holds the objects no longer needed, so that another
+/// A compiled change of one worker's graph: new blocks and plans, and lists of the parts that change place.
+/// Prepared off the packet path, so that the switch moves pointers and visits changed nodes and
+/// tasks that wait at removed ones. Afterwards it holds the objects no longer needed, so that another
 /// thread can drop them.
 pub struct Update {
     pub(crate) epoch: u64,

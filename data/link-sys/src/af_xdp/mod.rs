@@ -22,20 +22,20 @@
 
 mod bare;
 mod config;
-mod crew;
 mod error;
 mod open;
 mod queue;
 mod receive;
 mod rings;
+mod sharing;
 mod socket;
 mod steering;
 mod transmit;
 
 pub use bare::Bare;
 pub use config::{AfXdpConfig, Attach, ChecksumOffload, Queues, RingSizes, Share};
-pub use crew::ReceiveThreads;
 pub use error::{OpenError, ThreadsError};
 pub use open::AfXdp;
+pub use sharing::ReceiveThreads;
 pub use steering::Steering;
 pub use weever_ebpf::xdp::Port;

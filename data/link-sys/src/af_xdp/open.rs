@@ -10,8 +10,8 @@ use weever_link::{Link, LinkInfo, LinkQueue, Offload};
 use weever_packet::{Borrower, Flags, Takers};
 
 use super::config::{release, shares_fill_rings};
-use super::crew::{Crew, Member, ReceiveThreads};
 use super::queue::{Facts, LEAST_LENT, XskQueue};
+use super::sharing::{Member, ReceiveThreads, SharedRing};
 use super::socket::{KERNEL_HEADROOM, Origin, Socket, extra_headroom};
 use super::{AfXdpConfig, OpenError, Queues, RingSizes, Steering};
 use crate::netdev::{self, Interface};
@@ -177,11 +177,11 @@ impl<'a> Opening<'a> {
 
     /// The place of a device queue's socket among those that receive from it.
     fn member(&self, socket: &Socket, number: u16, elder: Option<&XskQueue>) -> io::Result<Member> {
-        let crew = match elder.and_then(XskQueue::member) {
-            Some(elder) => elder.crew(),
-            None => Arc::new(Crew::new(Arc::clone(&socket.rx), Arc::clone(&self.threads))?),
+        let shared = match elder.and_then(XskQueue::member) {
+            Some(elder) => elder.shared(),
+            None => Arc::new(SharedRing::new(Arc::clone(&socket.rx), Arc::clone(&self.threads))?),
         };
-        Member::new(crew, number, socket.as_fd())
+        Member::new(shared, number, socket.as_fd())
     }
 
     pub(super) fn socket(&self, origin: Origin<'_>) -> Result<Socket, OpenError> {

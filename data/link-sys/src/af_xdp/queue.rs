@@ -17,9 +17,9 @@ use weever_packet::{Borrower, Buffer, Burst, Flags, Nanos, Pool, PoolCache, Stoc
 use weever_ring::RingParts;
 
 use super::Steering;
-use super::crew::Member;
 use super::receive::Receiver;
 use super::rings::{Frames, METADATA};
+use super::sharing::Member;
 use super::socket::Socket;
 use super::transmit::Transmitter;
 

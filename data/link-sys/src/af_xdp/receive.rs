@@ -60,7 +60,7 @@ impl Receiver {
         stats: &mut QueueStats,
     ) -> usize {
         // Copied out and released before a frame is touched: while a claim is held, the kernel gets back no
-        // slot behind it, whoever has emptied that.
+        // slot behind it, although other workers may have emptied it.
         let taken = rx.pop(&mut self.taken[..max.min(BURST)]);
         let taken = &self.taken[..taken];
         // The bookkeeping of a large pool is not in the nearest caches: fetch all of it at once.

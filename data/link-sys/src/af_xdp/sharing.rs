@@ -1,4 +1,4 @@
-//! Several threads on one receive queue, without a lock (COREC): as many workers as are told serve the ring
+//! Several threads on one receive queue, without a lock (COREC): a set number of workers serves the ring
 //! of a device queue's first socket.
 //!
 //! ```text
@@ -6,10 +6,10 @@
 //!                                             └─► helpers: each sleeps on its bell and its own socket
 //! ```
 //!
-//! Whoever polls claims its part of what waits, copies the descriptors out and releases them before it
+//! A worker that polls claims its part of the waiting descriptors, copies them out and releases them before it
 //! touches a frame (`weever-ring`). If it leaves some, it rings for one helper that sleeps, and that one for
 //! the next: so an arrival wakes one thread, and a thread idles only while fewer packets wait than a
-//! wake-up costs. What a helper's own socket gets by a filter is never shared.
+//! wake-up costs. Packets that a filter sends to a helper's own socket are never shared.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -56,8 +56,8 @@ impl ReceiveThreads {
         is_possible.then_some(()).ok_or(ThreadsError { threads, most: self.most })
     }
 
-    /// From its next poll on, a worker receives with as many others as that. No packet is lost: what is
-    /// in the ring is taken by those that are left. Does not block.
+    /// From its next poll on, this many workers receive. No packet is lost: those in the ring are taken by the
+    /// workers that are left. Does not block.
     ///
     /// # Errors
     /// [`ThreadsError`] for none, and for more than [`most`](Self::most).
@@ -69,7 +69,7 @@ impl ReceiveThreads {
 }
 
 /// The workers on one device queue.
-pub(super) struct Crew {
+pub(super) struct SharedRing {
     ring: Arc<RxRing>,
     threads: Arc<ReceiveThreads>,
     /// Of the helpers, by their number less one.
@@ -78,16 +78,16 @@ pub(super) struct Crew {
 
 /// One of them: the leader is number 0.
 pub(super) struct Member {
-    crew: Arc<Crew>,
+    shared: Arc<SharedRing>,
     number: u16,
 }
 
-impl Crew {
+impl SharedRing {
     /// # Errors
     /// Without descriptors for the bells, two for each helper.
-    pub(super) fn new(ring: Arc<RxRing>, threads: Arc<ReceiveThreads>) -> io::Result<Crew> {
+    pub(super) fn new(ring: Arc<RxRing>, threads: Arc<ReceiveThreads>) -> io::Result<SharedRing> {
         let bells: io::Result<_> = (1..threads.most).map(|_| Bell::new()).collect();
-        Ok(Crew { ring, threads, bells: bells? })
+        Ok(SharedRing { ring, threads, bells: bells? })
     }
 
     /// Rings for one helper that sleeps, if there is one.
@@ -109,22 +109,26 @@ impl Member {
     ///
     /// # Errors
     /// When the kernel refuses to wait for bell and socket together.
-    pub(super) fn new(crew: Arc<Crew>, number: u16, socket: BorrowedFd<'_>) -> io::Result<Member> {
-        let member = Member { crew, number };
+    pub(super) fn new(
+        shared: Arc<SharedRing>,
+        number: u16,
+        socket: BorrowedFd<'_>,
+    ) -> io::Result<Member> {
+        let member = Member { shared, number };
         member.bell().map_or(Ok(()), |bell| bell.wait_for(socket))?;
         Ok(member)
     }
 
-    pub(super) fn crew(&self) -> Arc<Crew> {
-        Arc::clone(&self.crew)
+    pub(super) fn shared(&self) -> Arc<SharedRing> {
+        Arc::clone(&self.shared)
     }
 
-    /// The leader's ring, and how many packets of it this member may claim: its part of what waits if
+    /// The leader's ring, and how many packets of it this member may claim: its part of the waiting ones if
     /// others receive too. `None`: it does not receive from there.
     #[inline]
     pub(super) fn part(&self, max: usize) -> Option<(&MultiConsumer<xdp_desc>, usize)> {
-        let threads = self.crew.threads.get();
-        let ring = &self.crew.ring.ring;
+        let threads = self.shared.threads.get();
+        let ring = &self.shared.ring.ring;
         if threads == 1 {
             return (self.number == 0).then_some((ring, max));
         }
@@ -134,7 +138,7 @@ impl Member {
         let waiting = ring.available();
         let part = part(waiting, threads.into());
         if waiting > part {
-            self.crew.call(threads);
+            self.shared.call(threads);
         }
         Some((ring, max.min(part as usize)))
     }
@@ -145,7 +149,7 @@ impl Member {
     }
 
     fn bell(&self) -> Option<&Bell> {
-        self.crew.bells.get(usize::from(self.number).checked_sub(1)?)
+        self.shared.bells.get(usize::from(self.number).checked_sub(1)?)
     }
 
     /// The descriptor that a helper waits on.
@@ -158,7 +162,7 @@ impl Member {
         let Some(bell) = self.bell() else { return true };
         bell.armed.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        self.number >= self.crew.threads.get() || self.crew.ring.ring.available() == 0
+        self.number >= self.shared.threads.get() || self.shared.ring.ring.available() == 0
     }
 
     pub(super) fn end_sleep(&self) {
