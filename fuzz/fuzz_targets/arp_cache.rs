@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use libfuzzer_sys::fuzz_target;
 use weever_net::MILLIS;
 use weever_net::addr::{Cidr, Locals};
-use weever_net::arp::{Action, Cache, Config, Discovery, Lookup};
+use weever_net::arp::{Action, ArpConfig, Cache, Discovery, Lookup};
 use weever_wire::MacAddr;
 use weever_wire::arp::ArpRepr;
 
@@ -17,7 +17,7 @@ const CAPACITY: usize = 4;
 
 fuzz_target!(|steps: &[u8]| {
     let cidr = Cidr::new(US, 24).expect("24 is a prefix length");
-    let config = Config { capacity: CAPACITY, ..Config::default() };
+    let config = ArpConfig { capacity: CAPACITY, ..ArpConfig::default() };
     let mut now = 0;
     let mut cache = Cache::new(OUR_MAC, Locals::new(&[cidr]), config, now);
     for step in steps.chunks_exact(3) {

@@ -4,14 +4,17 @@
 use libfuzzer_sys::fuzz_target;
 use weever_fuzz::Input;
 use weever_net::SECOND;
-use weever_net::dhcp4::{Client, Config, Output, Probing, State};
+use weever_net::dhcp4::{Client, ClientConfig, Output, Probing, State};
 use weever_wire::MacAddr;
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 7]);
 
 fuzz_target!(|data: &[u8]| {
-    let config =
-        Config { mac: MAC, random: weever_net::random::Random::new(1), probing: Probing::RFC5227 };
+    let config = ClientConfig {
+        mac: MAC,
+        random: weever_net::random::Random::new(1),
+        probing: Probing::RFC5227,
+    };
     let (mut client, mut now, mut xid) = (Client::new(config, 0), 0, [0; 4]);
     let mut input = Input(data);
     while let Some([len, wait]) = input.array() {

@@ -6,11 +6,12 @@ use std::net::Ipv4Addr;
 use libfuzzer_sys::fuzz_target;
 use weever_fuzz::Input;
 use weever_net::MILLIS;
-use weever_net::group::{Config, Filter, Memberships, Mode};
+use weever_net::group::{Filter, MembershipConfig, Memberships, Mode};
 use weever_wire::igmp::{IgmpQuery, IgmpReport, checksum_ok};
 
 fuzz_target!(|data: &[u8]| {
-    let mut groups = Memberships::new(Config { groups: 4, ..Config::default() });
+    let mut groups =
+        Memberships::new(MembershipConfig { groups: 4, ..MembershipConfig::default() });
     let (mut now, mut out, mut input) = (0, [0; 1200], Input(data));
     while let Some([what, wait, len]) = input.array() {
         let bytes = input.bytes(len.into());

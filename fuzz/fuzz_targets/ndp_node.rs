@@ -11,7 +11,7 @@ use weever_fuzz::Input;
 use weever_net::MILLIS;
 use weever_net::addr::Cidr6;
 use weever_net::ndp::{
-    Action, Config, Discovery, Lookup, MAX_ADDRESSES, MAX_PREFIXES, MAX_ROUTERS, Node, Received,
+    Action, Discovery, Lookup, MAX_ADDRESSES, MAX_PREFIXES, MAX_ROUTERS, NdpConfig, Node, Received,
 };
 use weever_wire::MacAddr;
 use weever_wire::ndp::NdpRepr;
@@ -28,13 +28,13 @@ struct World {
 fuzz_target!(|data: &[u8]| {
     let mut input = Input(data);
     let Some(how) = input.byte() else { return };
-    let config = Config {
+    let config = NdpConfig {
         capacity: CAPACITY,
         accept_ra: how & 1 == 0,
         router: how & 2 != 0,
         dad_transmits: how >> 2 & 1,
         mtu: MTU,
-        ..Config::default()
+        ..NdpConfig::default()
     };
     let node = Node::new(OUR_MAC, config, weever_net::random::Random::new(how.into()), 0);
     let mut world = World { node, now: 0 };

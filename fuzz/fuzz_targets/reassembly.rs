@@ -5,12 +5,17 @@
 use libfuzzer_sys::fuzz_target;
 use weever_fuzz::Input;
 use weever_net::SECOND;
-use weever_net::fragment::{Config, Offer, Piece, Reassembler, split_v4, split_v6};
+use weever_net::fragment::{Offer, Piece, Reassembler, ReassemblyConfig, split_v4, split_v6};
 use weever_wire::ipv4::Ipv4View;
 use weever_wire::ipv6::Ipv6View;
 
 fuzz_target!(|data: &[u8]| {
-    let config = Config { datagrams: 4, per_source: 3, bytes: 4096, ..Config::default() };
+    let config = ReassemblyConfig {
+        datagrams: 4,
+        per_source: 3,
+        bytes: 4096,
+        ..ReassemblyConfig::default()
+    };
     let (mut table, mut now) = (Reassembler::new(config), 0);
     let mut input = Input(data);
     while let Some([len, wait]) = input.array() {

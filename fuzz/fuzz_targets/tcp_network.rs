@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use libfuzzer_sys::fuzz_target;
-use weever_tcp::{Config, Ecn, Endpoint, Id, ListenerConfig, Region, Segment, Tuple};
+use weever_tcp::{Ecn, Endpoint, Id, ListenerConfig, Region, Segment, TcpConfig, Tuple};
 use weever_wire::checksum::Pseudo;
 use weever_wire::tcp::{TcpView, fill_checksum};
 
@@ -28,7 +28,7 @@ fn octet(at: u64) -> u8 {
 }
 
 impl Host {
-    fn new(config: Config, key: u64) -> Self {
+    fn new(config: TcpConfig, key: u64) -> Self {
         let endpoint = Endpoint::new(config, [key, 5], 0);
         let region = || Region::new(CAPACITY as usize);
         Self { endpoint, id: None, send: region(), receive: region(), written: 0, out: Vec::new() }
@@ -94,14 +94,14 @@ fn pseudo(from: usize, len: usize) -> Pseudo {
 
 fuzz_target!(|data: &[u8]| {
     let Some((how, steps)) = data.split_first() else { return };
-    let config = |bits: u8| Config {
+    let config = |bits: u8| TcpConfig {
         sack: bits & 1 == 0,
         timestamps: bits & 2 == 0,
         window_scaling: bits & 4 == 0,
         pacing: bits & 8 != 0,
         receive_capacity: CAPACITY as u32,
         mtu: 576,
-        ..Config::default()
+        ..TcpConfig::default()
     };
     let mut hosts = [Host::new(config(how & 15), 1), Host::new(config(how >> 4), 2)];
     let mut now = 1000 * MILLIS;

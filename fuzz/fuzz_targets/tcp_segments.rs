@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use libfuzzer_sys::fuzz_target;
 use weever_fuzz::Input;
-use weever_tcp::{Config, Ecn, Endpoint, Id, ListenerConfig, ListenerId, Segment, State, Tuple};
+use weever_tcp::{Ecn, Endpoint, Id, ListenerConfig, ListenerId, Segment, State, TcpConfig, Tuple};
 use weever_wire::tcp::{Seq, TcpOptions, Timestamps};
 
 const MILLIS: u64 = 1_000_000;
@@ -31,14 +31,14 @@ struct World {
 fuzz_target!(|data: &[u8]| {
     let mut input = Input(data);
     let Some(how) = input.byte() else { return };
-    let config = Config {
+    let config = TcpConfig {
         receive_capacity: CAPACITY,
         sack: how & 1 == 0,
         timestamps: how & 2 != 0,
         window_scaling: how & 4 != 0,
         pacing: how & 8 != 0,
         max_connections: 6,
-        ..Config::default()
+        ..TcpConfig::default()
     };
     let mut endpoint = Endpoint::new(config, [1, u64::from(how)], 0);
     let backlog = u32::from(how >> 4 & 3);

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use weever_app_server::{AppListener, ListenError};
 use weever_app_sockets::{
-    AppQueue, AsyncQueue, Bind, Config, Error, Event, Events, Geometry, Handle, RxBuf, SendOptions,
-    Share,
+    AppQueue, AsyncQueue, Bind, Error, Event, Events, Geometry, Handle, QueueConfig, RxBuf,
+    SendOptions, Share,
 };
 use weever_blocks_std::testing::frames::{PEER, PEER_MAC, udp};
 use weever_host::{HostBuilder, InterfaceConfig, RunningHost};
@@ -51,9 +51,14 @@ fn bench(name: &str, workers: usize) -> Bench {
 }
 
 impl Bench {
-    fn config(&self) -> Config {
+    fn config(&self) -> QueueConfig {
         let geometry = Geometry { ring_len: 256, frames: 256, frame_size: 2048 };
-        Config { path: self.path.clone(), name: "test".into(), geometry, ..Config::default() }
+        QueueConfig {
+            path: self.path.clone(),
+            name: "test".into(),
+            geometry,
+            ..QueueConfig::default()
+        }
     }
 
     fn connect(&self) -> AppQueue {

@@ -12,7 +12,7 @@ use weever_commands_graph::{GraphCommand, GraphToolError};
 use weever_commands_plan::{PlanArgs, PlanToolError, PolicyCommand};
 use weever_commands_steer::{SteerArgs, SteerError};
 use weever_daemon::config::ConfigError;
-use weever_daemon::{Report, StartError, UpArgs, UpError};
+use weever_daemon::{StackTotals, StartError, UpArgs, UpError};
 
 use papers::PapersError;
 
@@ -120,7 +120,7 @@ fn up(args: &UpArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-fn describe(out: &mut dyn Write, report: &Report, with_counters: bool) -> io::Result<()> {
+fn describe(out: &mut dyn Write, report: &StackTotals, with_counters: bool) -> io::Result<()> {
     let (received, sent, dropped) = report.totals();
     writeln!(
         out,

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use weever_app_sockets::{AppQueue, Config, Event, SendOptions};
+use weever_app_sockets::{AppQueue, Event, QueueConfig, SendOptions};
 use weever_testbed::require_net_admin;
 
 use super::stack::{ECHO, PATIENCE, STACK, Up, echo, net, temporary};
@@ -19,7 +19,8 @@ fn an_application_answers_and_its_end_closes_its_port() {
     let apps = temporary("apps");
     let up = Up::start(&net, &["--apps", apps.to_str().unwrap()]);
     assert!(up.banner.contains(apps.to_str().unwrap()), "{}", up.banner);
-    let config = Config { path: apps.clone(), name: "answerer".into(), ..Config::default() };
+    let config =
+        QueueConfig { path: apps.clone(), name: "answerer".into(), ..QueueConfig::default() };
     let queue = AppQueue::connect(&config).unwrap();
     let taken = queue.bind_udp(([0, 0, 0, 0], ECHO).into()).unwrap_err();
     assert!(taken.to_string().contains("in use"), "{taken}");
@@ -71,7 +72,7 @@ fn an_application_answers_and_its_end_closes_its_port() {
 #[ignore = "runs in processes of `applications_and_stacks_killed_at_any_point_leave_nothing_behind`"]
 fn an_application_to_be_killed() {
     let path = std::env::var_os("WEEVER_TEST_APPS").expect("started by the test").into();
-    let config = Config { path, name: "victim".into(), ..Config::default() };
+    let config = QueueConfig { path, name: "victim".into(), ..QueueConfig::default() };
     let Ok(queue) = AppQueue::connect(&config) else { return };
     let sockets: Vec<_> = (0..50).map(|_| queue.bind_udp(([0, 0, 0, 0], 0).into())).collect();
     loop {

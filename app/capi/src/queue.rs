@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use weever_app_sockets as sockets;
-use weever_app_sockets::{AppQueue, Config, Error, Handle, Look, RxBuf, UdpSocket};
+use weever_app_sockets::{AppQueue, Error, Handle, Look, QueueConfig, RxBuf, UdpSocket};
 
 use crate::buffer::{Buf, Content};
 use crate::socket::Socket;
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn weever_aq_create(
         // SAFETY: by the caller's word.
         let (path, slot) = unsafe { (text_of(stack), text_of(slot)) };
         let out = (!queue.is_null()).then_some(queue).ok_or_else(|| Failure::null("queue"))?;
-        let mut config = Config::default();
+        let mut config = QueueConfig::default();
         if let Some(path) = path {
             config.path = path.into();
         }

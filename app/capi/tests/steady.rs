@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use weever_app_library::Library;
-use weever_app_sockets::{AppQueue, Config, Event, Geometry};
+use weever_app_sockets::{AppQueue, Event, Geometry, QueueConfig};
 use weever_blocks_std::testing::frames::{PEER, PEER_MAC, udp};
 use weever_host::{HostBuilder, InterfaceConfig};
 use weever_link::memory::{MemoryConfig, pair};
@@ -65,7 +65,7 @@ fn echo() -> Echo {
     builder.neighbour(PEER.into(), PEER_MAC);
     let library = Library::start(builder, Duration::from_secs(3600)).unwrap();
     let geometry = Geometry { ring_len: 256, frames: 256, frame_size: 2048 };
-    let queue = library.queue(&Config { geometry, ..Config::default() }).unwrap();
+    let queue = library.queue(&QueueConfig { geometry, ..QueueConfig::default() }).unwrap();
     queue.bind_udp("0.0.0.0:7".parse().unwrap()).unwrap();
     Echo {
         queue,

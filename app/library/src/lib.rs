@@ -9,7 +9,7 @@
 //!                              └──── one host: links, graph, sockets
 //! ```
 //!
-//! A [`Stack`] is either of the two: chosen by [`Config::path`], the name of a Unix socket, or
+//! A [`Stack`] is either of the two: chosen by [`QueueConfig::path`], the name of a Unix socket, or
 //! `library:dev=eth0,addr=192.0.2.10/24`. A program opens its queues by [`Stack::queue`] and does not
 //! know which it is.
 //!
@@ -36,4 +36,4 @@ mod stack;
 pub use settings::{LibraryError, Settings};
 pub use stack::{Library, Stack};
 #[doc(no_inline)]
-pub use weever_app_sockets::{AppQueue, Config};
+pub use weever_app_sockets::{AppQueue, QueueConfig};

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weever_app_sockets::{AppQueue, Config, Error};
+use weever_app_sockets::{AppQueue, Error, QueueConfig};
 use weever_engine::{Lost, Mode, monotonic};
 use weever_host::{HostBuilder, HostHandle};
 use weever_packet::{Pool, PoolConfig};
@@ -22,7 +22,7 @@ const LARGE_FRAMES: u32 = 64;
 /// A stack for an application: in a process of its own, or in this one. Clones are of the same stack.
 #[derive(Clone, Debug)]
 pub struct Stack {
-    config: Config,
+    config: QueueConfig,
     library: Option<Library>,
 }
 
@@ -32,7 +32,7 @@ impl Stack {
     ///
     /// # Errors
     /// [`LibraryError`]; a stack in another process is looked for when a queue is opened.
-    pub fn open(config: &Config) -> Result<Stack, LibraryError> {
+    pub fn open(config: &QueueConfig) -> Result<Stack, LibraryError> {
         let text = config.path.to_str().filter(|text| text.starts_with(SCHEME));
         let library = match text {
             Some(text) => {
@@ -101,7 +101,7 @@ impl Library {
     ///
     /// # Errors
     /// [`Error::Refused`] when its geometry is not possible.
-    pub fn queue(&self, config: &Config) -> Result<AppQueue, Error> {
+    pub fn queue(&self, config: &QueueConfig) -> Result<AppQueue, Error> {
         AppQueue::over(Box::new(Inside::new(Arc::clone(&self.shared))), config)
     }
 

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use weever_app_library::{Config, Stack};
+use weever_app_library::{QueueConfig, Stack};
 use weever_app_sockets::Event;
 use weever_testbed::{Fixture, require_net_admin};
 
@@ -14,8 +14,10 @@ fn a_line_of_text_puts_the_stack_into_the_program() {
     require_net_admin!();
     let net = Fixture::pair(1).unwrap();
     net.assign_addresses().unwrap();
-    let config =
-        Config { path: "library:dev=left0,addr=10.77.0.10/24".into(), ..Config::default() };
+    let config = QueueConfig {
+        path: "library:dev=left0,addr=10.77.0.10/24".into(),
+        ..QueueConfig::default()
+    };
     let client = net.right.run(|| UdpSocket::bind("0.0.0.0:0").unwrap());
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     client.connect(("10.77.0.10", 5353)).unwrap();

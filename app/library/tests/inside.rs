@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weever_app_library::Library;
-use weever_app_sockets::{AppQueue, AsyncQueue, Bind, Config, Error, Event, Geometry, Share};
+use weever_app_sockets::{AppQueue, AsyncQueue, Bind, Error, Event, Geometry, QueueConfig, Share};
 use weever_blocks_std::testing::frames::{HOST_MAC, PEER, PEER_MAC, arp, udp};
 use weever_host::{HostBuilder, InterfaceConfig};
 use weever_link::memory::{MemoryConfig, pair};
@@ -48,7 +48,7 @@ fn bench(workers: usize, patience: Duration) -> Bench {
 impl Bench {
     fn queue(&self) -> AppQueue {
         let geometry = Geometry { ring_len: 256, frames: 256, frame_size: 2048 };
-        self.library.queue(&Config { geometry, ..Config::default() }).unwrap()
+        self.library.queue(&QueueConfig { geometry, ..QueueConfig::default() }).unwrap()
     }
 
     fn send(&mut self, frame: &[u8]) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use weever_app_library::{Config, Stack};
+use weever_app_library::{QueueConfig, Stack};
 use weever_app_sockets::{AppQueue, Event, TcpStream as Stream};
 use weever_testbed::{Fixture, require_net_admin};
 
@@ -24,8 +24,10 @@ fn net() -> Fixture {
 }
 
 fn stack() -> Stack {
-    let config =
-        Config { path: "library:dev=left0,addr=10.77.0.10/24".into(), ..Config::default() };
+    let config = QueueConfig {
+        path: "library:dev=left0,addr=10.77.0.10/24".into(),
+        ..QueueConfig::default()
+    };
     Stack::open(&config).unwrap()
 }
 

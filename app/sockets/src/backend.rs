@@ -74,12 +74,12 @@ pub trait Backend: Send {
 
 /// A stack in a process of its own, over its Unix socket.
 pub(crate) struct Process {
-    config: Config,
+    config: QueueConfig,
     control: Connection,
 }
 
 impl Process {
-    pub(crate) fn connect(config: &Config) -> Result<Process, Error> {
+    pub(crate) fn connect(config: &QueueConfig) -> Result<Process, Error> {
         let control = Connection::connect(&config.path)
             .map_err(|source| Error::NoStack { path: config.path.clone(), source })?;
         Ok(Process { config: config.clone(), control })
@@ -135,7 +135,7 @@ pub const DEFAULT_PATH: &str = "/run/weever/apps.sock";
 
 /// The configuration of a queue.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct QueueConfig {
     /// The stack's socket; by default the value of the environment's `WEEVER_APPS`, or
     /// [`DEFAULT_PATH`].
     pub path: PathBuf,
@@ -150,12 +150,12 @@ pub struct Config {
     pub spin: Duration,
 }
 
-impl Default for Config {
-    fn default() -> Config {
+impl Default for QueueConfig {
+    fn default() -> QueueConfig {
         let path = env::var_os("WEEVER_APPS").map_or_else(|| DEFAULT_PATH.into(), PathBuf::from);
         let program = env::args_os().next().map(PathBuf::from);
         let name = program.as_deref().and_then(|p| p.file_name()).map(|n| n.to_string_lossy());
         let name = name.map_or_else(|| "application".into(), |name| name.into_owned());
-        Config { path, name, slot: false, geometry: Geometry::default(), spin: Duration::ZERO }
+        QueueConfig { path, name, slot: false, geometry: Geometry::default(), spin: Duration::ZERO }
     }
 }

@@ -20,9 +20,9 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), weever_app_sockets::Error> {
-//! use weever_app_sockets::{AppQueue, Config, Event};
+//! use weever_app_sockets::{AppQueue, QueueConfig, Event};
 //!
-//! let queue = AppQueue::connect(&Config::default())?;
+//! let queue = AppQueue::connect(&QueueConfig::default())?;
 //! queue.bind_udp("0.0.0.0:7".parse().unwrap())?;
 //! loop {
 //!     queue.wait(None)?;
@@ -39,9 +39,9 @@
 //!
 //! ```compile_fail,E0505
 //! # fn main() -> Result<(), weever_app_sockets::Error> {
-//! use weever_app_sockets::{AppQueue, Config};
+//! use weever_app_sockets::{AppQueue, QueueConfig};
 //!
-//! let queue = AppQueue::connect(&Config::default())?;
+//! let queue = AppQueue::connect(&QueueConfig::default())?;
 //! let kept = queue.next()?;
 //! drop(queue);
 //! println!("{kept:?}");
@@ -63,7 +63,7 @@ mod table;
 
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncQueue;
-pub use backend::{Answer, Backend, Config, DEFAULT_PATH};
+pub use backend::{Answer, Backend, DEFAULT_PATH, QueueConfig};
 pub use buffer::{Info, RxBuf, SendOptions, StreamBuf, TxBuf};
 pub use error::Error;
 pub use events::{Chain, Event, Events, Handle, Look};

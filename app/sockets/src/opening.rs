@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use weever_app_ring::control::{Request, Response};
 use weever_app_ring::{AppEnd, Frames, Geometry, SocketId, VERSION};
 
-use crate::backend::{Backend, Config};
+use crate::backend::{Backend, QueueConfig};
 use crate::error::Error;
 use crate::table::{Bind, UdpSocket};
 
@@ -61,7 +61,7 @@ impl Channel {
 /// Asks for a queue, and maps its channels.
 pub(crate) fn open_queue(
     backend: &mut dyn Backend,
-    config: &Config,
+    config: &QueueConfig,
 ) -> Result<(OwnedFd, Vec<Channel>), Error> {
     let Geometry { ring_len, frames, frame_size } = config.geometry;
     let (version, name, slot) = (VERSION, config.name.clone(), config.slot);

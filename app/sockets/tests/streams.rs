@@ -11,7 +11,7 @@ use weever_app_ring::Geometry;
 use weever_app_ring::control::Request;
 use weever_app_server::{AppLink, AppServer, HostNetwork, Identity, Session};
 use weever_app_sockets::{
-    Answer, AppQueue, Backend, Config, Error, Event, StreamOption, TcpListener, TcpStream,
+    Answer, AppQueue, Backend, Error, Event, QueueConfig, StreamOption, TcpListener, TcpStream,
 };
 use weever_link::{Link, LinkQueue};
 use weever_net::stream::{StreamEvent, StreamId, StreamPort, StreamRequest};
@@ -209,7 +209,7 @@ fn queue(stack: &Arc<Mutex<Stack>>) -> AppQueue {
     let session = Session::new(Identity { name: "test".into(), pid: 1, uid: 0 });
     let backend = Inside { stack: Arc::clone(stack), session, answers: VecDeque::new() };
     let geometry = Geometry { ring_len: 64, frames: 64, frame_size: 512 };
-    AppQueue::over(Box::new(backend), &Config { geometry, ..Config::default() }).unwrap()
+    AppQueue::over(Box::new(backend), &QueueConfig { geometry, ..QueueConfig::default() }).unwrap()
 }
 
 /// The next event of a queue, after some turns at most.

@@ -15,7 +15,7 @@ use weever_models::counters::HOST_SOURCE;
 use weever_models::{HostConfig, host};
 use weever_net::iface::IfaceId;
 use weever_packet::{Burst, HugePages, Pool, PoolCache, PoolConfig};
-use weever_tcp::{Config, Ecn, Endpoint, Events, Id, Region, Segment, State, Tuple};
+use weever_tcp::{Ecn, Endpoint, Events, Id, Region, Segment, State, TcpConfig, Tuple};
 use weever_wire::checksum::Pseudo;
 use weever_wire::ipv4::Ipv4View;
 use weever_wire::tcp::{TcpView, fill_checksum};
@@ -70,7 +70,7 @@ impl World {
             team,
             cables: right.take_queues(),
             frames: pool.cache(),
-            client: Endpoint::new(Config::default(), [1, 2], 0),
+            client: Endpoint::new(TcpConfig::default(), [1, 2], 0),
             id: None,
             sent: Region::new(LEN),
             heard: Region::new(LEN),

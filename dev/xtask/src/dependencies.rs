@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use crate::metadata::Workspace;
-use crate::report::Report;
+use crate::report::Findings;
 use crate::rules::{Rule, Rules};
 
 const CHECK: &str = "dependencies";
 
 /// Holds every crate of ours against the rules that name it.
-pub(crate) fn check(workspace: &Workspace, rules: &Rules, report: &mut Report) {
+pub(crate) fn check(workspace: &Workspace, rules: &Rules, report: &mut Findings) {
     for name in workspace.members.keys() {
         let chains = workspace.chains(name);
         let mut ruled = false;
@@ -29,7 +29,7 @@ pub(crate) fn check(workspace: &Workspace, rules: &Rules, report: &mut Report) {
 }
 
 /// A rule about a crate of ours that is not there holds nobody to anything.
-fn check_names(workspace: &Workspace, rules: &Rules, report: &mut Report) {
+fn check_names(workspace: &Workspace, rules: &Rules, report: &mut Findings) {
     let ruled = rules
         .rules
         .iter()
@@ -68,7 +68,7 @@ fn check_rule(
     rules: &Rules,
     rule: &Rule,
     chains: &BTreeMap<String, Vec<String>>,
-    report: &mut Report,
+    report: &mut Findings,
 ) {
     let only = rule.only.as_ref().map(|only| rules.expand(only));
     let never = rules.expand(&rule.never);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     fn failures(rules: &str, edges: &[(&str, &[&str])]) -> Vec<String> {
-        let mut report = Report::default();
+        let mut report = Findings::default();
         check(&workspace(edges), &toml::from_str(rules).unwrap(), &mut report);
         report.failures()
     }

@@ -5,13 +5,13 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::files::Tree;
 use crate::metadata::Workspace;
-use crate::report::Report;
+use crate::report::Findings;
 
 /// Where each dependency has its line.
 const REASONS: &str = "docs/dependencies.md";
 
 /// Relative links of every Markdown file must lead to a file or folder of the project.
-pub(crate) fn check_links(tree: &Tree, report: &mut Report) {
+pub(crate) fn check_links(tree: &Tree, report: &mut Findings) {
     for (path, text) in tree.with_extension("md") {
         for (line, target) in links(&text) {
             let folder = path.parent().unwrap_or(Path::new(""));
@@ -26,7 +26,7 @@ pub(crate) fn check_links(tree: &Tree, report: &mut Report) {
 
 /// Each crate from elsewhere that a manifest names must have a line in the table of reasons, and
 /// each line should still be of use.
-pub(crate) fn check_dependency_reasons(workspace: &Workspace, tree: &Tree, report: &mut Report) {
+pub(crate) fn check_dependency_reasons(workspace: &Workspace, tree: &Tree, report: &mut Findings) {
     let table = tree.files.get(Path::new(REASONS)).map(|text| String::from_utf8_lossy(text));
     let reasoned: BTreeSet<String> =
         table.iter().flat_map(|text| text.lines()).filter_map(reasoned_crate).collect();
@@ -121,7 +121,7 @@ mod tests {
 
     fn link_failures(text: &str) -> Vec<String> {
         let tree = Tree::of(&[("docs/page.md", text), ("docs/other.md", ""), ("README.md", "")]);
-        let mut report = Report::default();
+        let mut report = Findings::default();
         check_links(&tree, &mut report);
         report.failures()
     }
@@ -153,12 +153,12 @@ mod tests {
         assert_eq!(link_failures(html), ["links docs/page.md:1: `gone.svg` leads nowhere"]);
     }
 
-    fn check_reasons(table: &str) -> Report {
+    fn check_reasons(table: &str) -> Findings {
         let declared = BTreeSet::from(["libc".to_owned(), "syn".to_owned()]);
         let mut workspace = Workspace::default();
         workspace.members.insert("a".to_owned(), Member { declared, ..Member::default() });
         let fuzz = "[dependencies]\nlibfuzzer-sys = '1'";
-        let mut report = Report::default();
+        let mut report = Findings::default();
         let tree = Tree::of(&[(REASONS, table), ("fuzz/Cargo.toml", fuzz)]);
         check_dependency_reasons(&workspace, &tree, &mut report);
         report

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::metadata::Workspace;
 use crate::report::Error;
-use crate::report::Report;
+use crate::report::Findings;
 use crate::rules::load_toml;
 
 /// The figures of the tree.
@@ -38,10 +38,10 @@ pub(crate) struct Figure {
 type Figures = BTreeMap<String, Figure>;
 
 /// Counts every scenario and holds it against the tree; the report fails if one needs too many.
-pub(crate) fn check(workspace: &Workspace) -> Result<Report, Error> {
+pub(crate) fn check(workspace: &Workspace) -> Result<Findings, Error> {
     let listed: Figures = load_toml(&workspace.root.join(FIGURES))?;
     let counted = count_all(workspace)?;
-    let mut report = Report::new("instructions");
+    let mut report = Findings::new("instructions");
     print!("{}", table(&listed, &counted));
     compare(&listed, &counted, &mut report);
     Ok(report)
@@ -57,7 +57,7 @@ pub(crate) fn update(workspace: &Workspace, why: &str) -> Result<(), Error> {
     fs::write(&path, text).map_err(|source| Error::Write { path, source })
 }
 
-fn compare(listed: &Figures, counted: &Figures, report: &mut Report) {
+fn compare(listed: &Figures, counted: &Figures, report: &mut Findings) {
     for (name, figure) in counted {
         let Some(before) = listed.get(name) else {
             report.fail(FIGURES, name, "is not listed: cargo xtask instructions --update WHY");
@@ -197,8 +197,8 @@ mod tests {
         list.iter().map(|(name, count)| ((*name).to_owned(), figure(*count))).collect()
     }
 
-    fn compared(listed: &[(&str, f64)], counted: &[(&str, f64)]) -> Report {
-        let mut report = Report::new("instructions");
+    fn compared(listed: &[(&str, f64)], counted: &[(&str, f64)]) -> Findings {
+        let mut report = Findings::new("instructions");
         compare(&figures(listed), &figures(counted), &mut report);
         report
     }

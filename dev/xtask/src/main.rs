@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use files::Tree;
 use metadata::Workspace;
-use report::{Error, Report};
+use report::{Error, Findings};
 use rules::{Exceptions, Rules};
 
 const USAGE: &str = "\
@@ -76,13 +76,13 @@ fn lines(checkout: Option<&str>) -> Result<(), Error> {
     Ok(())
 }
 
-fn check() -> Result<Report, Error> {
+fn check() -> Result<Findings, Error> {
     let workspace = Workspace::load()?;
     let rules = Rules::load(&workspace.root)?;
     let exceptions = Exceptions::load(&workspace.root)?;
     let tree = Tree::load(&workspace.root)?;
     let sources = source::parse_all(&tree)?;
-    let mut report = Report::new("check");
+    let mut report = Findings::new("check");
     names::check(&workspace, &mut report);
     names::check_modules(&tree, &mut report);
     dependencies::check(&workspace, &rules, &mut report);

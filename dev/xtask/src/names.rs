@@ -5,10 +5,10 @@ use std::path::Path;
 
 use crate::files::Tree;
 use crate::metadata::Workspace;
-use crate::report::Report;
+use crate::report::Findings;
 
 /// `weever-<folder>`, or `weever-<group>-<folder>` where the folder alone says too little.
-pub(crate) fn check(workspace: &Workspace, report: &mut Report) {
+pub(crate) fn check(workspace: &Workspace, report: &mut Findings) {
     for (name, member) in &workspace.members {
         if !is_named_after(name, &member.folder) {
             let place = member.folder.display().to_string();
@@ -22,7 +22,7 @@ pub(crate) fn check(workspace: &Workspace, report: &mut Report) {
 /// two places of one module.
 ///
 /// Files in `tests` are left alone: there `x.rs` is a crate, and `x/` holds its modules.
-pub(crate) fn check_modules(tree: &Tree, report: &mut Report) {
+pub(crate) fn check_modules(tree: &Tree, report: &mut Findings) {
     for (path, _) in tree.with_extension("rs") {
         let folder = path.with_extension("");
         let is_test = path.parent().is_some_and(|parent| parent.ends_with("tests"));
@@ -64,7 +64,7 @@ mod tests {
     fn a_module_has_one_place() {
         let files =
             ["a/src/x.rs", "a/src/x/y.rs", "a/src/z/mod.rs", "a/tests/t.rs", "a/tests/t/u.rs"];
-        let mut report = Report::default();
+        let mut report = Findings::default();
         check_modules(&Tree::of(&files.map(|path| (path, ""))), &mut report);
         let expected = "names a/src/x.rs: stands beside its folder: move it to a/src/x/mod.rs";
         assert_eq!(report.failures(), [expected]);

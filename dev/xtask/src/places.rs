@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::files::Tree;
 use crate::metadata::Workspace;
-use crate::report::Report;
+use crate::report::Findings;
 use crate::rules::Rules;
 use crate::source::Source;
 
@@ -14,7 +14,7 @@ pub(crate) fn check_unsafe(
     workspace: &Workspace,
     sources: &[Source],
     rules: &Rules,
-    report: &mut Report,
+    report: &mut Findings,
 ) {
     for source in sources.iter().filter(|source| !allowed(rules, &source.path)) {
         for line in &source.unsafe_lines {
@@ -40,7 +40,7 @@ fn allowed(rules: &Rules, path: &Path) -> bool {
 }
 
 /// Finds calls that ask the machine for the time.
-pub(crate) fn check_clocks(sources: &[Source], rules: &Rules, report: &mut Report) {
+pub(crate) fn check_clocks(sources: &[Source], rules: &Rules, report: &mut Findings) {
     // An example may measure the library.
     let example = |source: &Source| source.path.components().any(|c| c.as_os_str() == "examples");
     let clockless = |source: &&Source| {
@@ -59,7 +59,7 @@ pub(crate) fn check_clocks(sources: &[Source], rules: &Rules, report: &mut Repor
 const PRIVATE: [&str; 2] = [concat!("/wo", "rk/"), concat!("se", "eds/")];
 
 /// Looks into every file for a path that nobody else has.
-pub(crate) fn check_private_paths(tree: &Tree, report: &mut Report) {
+pub(crate) fn check_private_paths(tree: &Tree, report: &mut Findings) {
     for (path, content) in &tree.files {
         let text = String::from_utf8_lossy(content);
         for (number, line) in text.lines().enumerate() {
@@ -83,7 +83,7 @@ mod tests {
         let roots = roots.iter().map(Into::into).collect();
         let mut workspace = Workspace::default();
         workspace.members.insert("a".to_owned(), Member { roots, ..Member::default() });
-        let mut report = Report::default();
+        let mut report = Findings::default();
         let sources = parse_all(&Tree::of(files)).unwrap();
         check_unsafe(&workspace, &sources, &rules, &mut report);
         report.failures()
@@ -122,7 +122,7 @@ mod tests {
         files.push(("proto/a.rs", ask));
         let tree = Tree::of(&files);
         let rules = Rules { clockless_rooms: vec!["proto".to_owned()], ..Rules::default() };
-        let mut report = Report::default();
+        let mut report = Findings::default();
         check_clocks(&parse_all(&tree).unwrap(), &rules, &mut report);
         assert_eq!(
             report.failures(),
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn private_paths_are_found_in_any_file() {
         let secret = format!("fine\nsee {}notes\n", PRIVATE[0]);
-        let mut report = Report::default();
+        let mut report = Findings::default();
         check_private_paths(
             &Tree::of(&[("a.toml", &secret), ("b.rs", "// work in progress")]),
             &mut report,

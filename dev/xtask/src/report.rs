@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 /// Findings in the order in which they were made.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct Findings {
     /// Which command it is of.
     command: &'static str,
     failures: Vec<Finding>,
@@ -19,7 +19,7 @@ struct Finding {
     message: String,
 }
 
-impl Report {
+impl Findings {
     /// An empty report of the command.
     pub(crate) fn new(command: &'static str) -> Self {
         Self { command, ..Self::default() }
@@ -50,7 +50,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (severity, findings) in [("warning", &self.warnings), ("FAILED", &self.failures)] {
             for Finding { check, place, message } in findings {
@@ -63,7 +63,7 @@ impl fmt::Display for Report {
 }
 
 #[cfg(test)]
-impl Report {
+impl Findings {
     /// `check place: message` of each failure.
     pub(crate) fn failures(&self) -> Vec<String> {
         Self::lines(&self.failures)
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn only_failures_fail() {
-        let mut report = Report::default();
+        let mut report = Findings::default();
         report.warn("size", "a.rs", "is long");
         assert!(!report.failed());
         report.fail("unsafe", "b.rs", "is bold");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::report::Report;
+use crate::report::Findings;
 use crate::rules::{Exceptions, FileException, FunctionException, SmallException};
 use crate::source::{Function, Source};
 
@@ -23,7 +23,7 @@ const SMALL: usize = 60;
 const FUNCTION: Limits = Limits { warning: 50, failure: 100 };
 
 /// Measures lines of code: blank lines, comments, documentation and tests are free.
-pub(crate) fn check(sources: &[Source], exceptions: &Exceptions, report: &mut Report) {
+pub(crate) fn check(sources: &[Source], exceptions: &Exceptions, report: &mut Findings) {
     for source in sources.iter().filter(|source| !source.is_test) {
         let place = source.path.display().to_string();
         let excused = file_exception(exceptions, source).map(|e| e.lines);
@@ -39,7 +39,7 @@ pub(crate) fn check(sources: &[Source], exceptions: &Exceptions, report: &mut Re
 }
 
 /// A file joins its only user before it is this short: its reader would have to look up a sentence.
-pub(crate) fn check_small(sources: &[Source], exceptions: &Exceptions, report: &mut Report) {
+pub(crate) fn check_small(sources: &[Source], exceptions: &Exceptions, report: &mut Findings) {
     let small = |source: &&Source| source.lines < SMALLEST && !declares_modules(&source.path);
     let small: Vec<&Source> = production(sources).filter(small).collect();
     for source in &small {
@@ -97,7 +97,7 @@ fn judge(
     lines: usize,
     limits: &Limits,
     excused: Option<usize>,
-    report: &mut Report,
+    report: &mut Findings,
 ) {
     let Limits { warning, failure } = *limits;
     let limit = excused.unwrap_or(failure);
@@ -126,7 +126,7 @@ fn function_exception<'a>(
 }
 
 /// An exception must have a reason, and something to excuse.
-fn check_exceptions(sources: &[Source], exceptions: &Exceptions, report: &mut Report) {
+fn check_exceptions(sources: &[Source], exceptions: &Exceptions, report: &mut Findings) {
     for exception in &exceptions.files {
         let long = |source: &&Source| source.code_lines.len() > FILE.failure;
         let needed = sources.iter().filter(long).any(|s| s.path == exception.path);
@@ -143,7 +143,7 @@ fn check_exceptions(sources: &[Source], exceptions: &Exceptions, report: &mut Re
     }
 }
 
-fn check_exception(place: &str, reason: &str, needed: bool, report: &mut Report) {
+fn check_exception(place: &str, reason: &str, needed: bool, report: &mut Findings) {
     if reason.trim().is_empty() {
         report.fail(CHECK, place, "its exception gives no reason");
     }
@@ -158,8 +158,8 @@ mod tests {
     use crate::files::Tree;
     use crate::source::parse_all;
 
-    fn check_text(path: &str, text: &str, exceptions: &str) -> Report {
-        let mut report = Report::default();
+    fn check_text(path: &str, text: &str, exceptions: &str) -> Findings {
+        let mut report = Findings::default();
         let sources = parse_all(&Tree::of(&[(path, text)])).unwrap();
         check(&sources, &toml::from_str(exceptions).unwrap(), &mut report);
         report
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn a_short_file_joins_its_user() {
         let check = |path: &str, lines: usize, exceptions: &str| {
-            let mut report = Report::default();
+            let mut report = Findings::default();
             let sources = parse_all(&Tree::of(&[(path, &constants(lines))])).unwrap();
             check_small(&sources, &toml::from_str(exceptions).unwrap(), &mut report);
             report.failures()

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::report::Report;
+use crate::report::Findings;
 use crate::rules::Rules;
 use crate::rules::{Exceptions, TestOnlyException};
 use crate::source::Source;
@@ -18,7 +18,7 @@ pub(crate) fn check(
     sources: &[Source],
     rules: &Rules,
     exceptions: &Exceptions,
-    report: &mut Report,
+    report: &mut Findings,
 ) {
     let for_tests = |source: &&Source| {
         source.is_test || rules.test_rooms.iter().any(|room| source.path.starts_with(room))
@@ -74,7 +74,7 @@ mod tests {
 
     fn failures(files: &[(&str, &str)], exceptions: &str) -> Vec<String> {
         let rules = Rules { test_rooms: vec!["dev/testbed".to_owned()], ..Rules::default() };
-        let mut report = Report::default();
+        let mut report = Findings::default();
         let sources = parse_all(&Tree::of(files)).unwrap();
         check(&sources, &rules, &toml::from_str(exceptions).unwrap(), &mut report);
         report.failures()

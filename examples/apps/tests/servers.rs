@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
-use weever_app_library::{Config, Stack};
+use weever_app_library::{QueueConfig, Stack};
 use weever_app_sockets::{AppQueue, Error};
 use weever_examples_apps::{echo, keyvalue, listen, nameserver, web};
 use weever_testbed::{Fixture, require_net_admin};
@@ -24,7 +24,7 @@ fn with<T>(
     let net = Fixture::pair(1).unwrap();
     net.assign_addresses().unwrap();
     let text = format!("library:dev=left0,addr={SERVER}/24,share=none,patience=1");
-    let config = Config { path: text.into(), ..Config::default() };
+    let config = QueueConfig { path: text.into(), ..QueueConfig::default() };
     let stack = net.left.run(|| Stack::open(&config)).unwrap();
     let socket = net.right.run(|| UdpSocket::bind("0.0.0.0:0").unwrap());
     socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();

@@ -15,7 +15,7 @@ use weever_packet::{Burst, Pool, PoolConfig};
 
 /// The returned frames, and the counters of the graph's nodes.
 #[derive(Debug, PartialEq, Eq)]
-struct Report {
+struct Sampled {
     frames: Vec<Vec<u8>>,
     sampled: u64,
     dropped: Vec<(String, u64)>,
@@ -23,7 +23,7 @@ struct Report {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let frames: Vec<Vec<u8>> = (0..10).map(|i| vec![i; if i < 2 { 60 } else { 100 }]).collect();
-    let Report { frames, sampled, dropped } = run(include_str!("../sampler.unicorn"), &frames)?;
+    let Sampled { frames, sampled, dropped } = run(include_str!("../sampler.unicorn"), &frames)?;
     let first: Vec<u8> = frames.iter().filter_map(|frame| frame.first().copied()).collect();
     println!("{} frames of 10 came back: {first:?}", frames.len());
     println!("sampled: {sampled}");
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Runs the graph of `text` until it has dealt with `frames`.
-fn run(text: &str, frames: &[Vec<u8>]) -> Result<Report, Box<dyn Error>> {
+fn run(text: &str, frames: &[Vec<u8>]) -> Result<Sampled, Box<dyn Error>> {
     let graph = weever_unicorn::load(text, "sampler.unicorn")?.graph;
 
     // The graph's nodes find their blocks by name: those that ship, and these two.
@@ -65,7 +65,7 @@ fn run(text: &str, frames: &[Vec<u8>]) -> Result<Report, Box<dyn Error>> {
     let of = |kind| readings.iter().filter(move |r| r.kind == kind && r.value > 0);
     let dropped = of(CounterKind::Drop).map(|r| (r.label.to_string(), r.value)).collect();
     let sampled = of(CounterKind::Own).map(|r| r.value).sum();
-    Ok(Report { frames: frames.collect(), sampled, dropped })
+    Ok(Sampled { frames: frames.collect(), sampled, dropped })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::congestion::Algorithm;
 
 /// Settings that all connections of an [`Endpoint`](crate::Endpoint) share.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct TcpConfig {
     /// Largest IP packet of the first hop, in bytes.
     pub mtu: u16,
     /// Octets that a connection's receive region holds at first. Not more than 1 GiB.
@@ -59,7 +59,7 @@ pub struct Config {
     pub report_gone: bool,
 }
 
-impl Default for Config {
+impl Default for TcpConfig {
     fn default() -> Self {
         Self {
             mtu: 1500,

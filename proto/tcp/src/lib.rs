@@ -51,7 +51,7 @@ mod recovery;
 mod region;
 mod segment;
 
-pub use config::{Config, EcnMode, KeepAlive};
+pub use config::{EcnMode, KeepAlive, TcpConfig};
 pub use connection::{Connection, Events, Failure, Settings, State};
 pub use endpoint::{
     ConnectError, Counters, Endpoint, Handled, ListenError, ListenerConfig, ListenerId,

@@ -137,7 +137,7 @@ pub struct Transmit {
     /// The payload, as offsets in the stream that the application sends.
     pub payload: Range<u64>,
     /// Octets of payload that one segment may carry: if there are more, this is a super-segment
-    /// ([`Config::super_segment`](crate::Config::super_segment)), to be cut by the device or by [`cut`](Self::cut).
+    /// ([`TcpConfig::super_segment`](crate::TcpConfig::super_segment)), to be cut by the device or by [`cut`](Self::cut).
     pub piece: u32,
 }
 

@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use weever_net::random::Random;
 use weever_tcp::{
-    Config, Ecn, Endpoint, Id, ListenerConfig, ListenerId, Reject, Segment, Settings, State, Tuple,
+    Ecn, Endpoint, Id, ListenerConfig, ListenerId, Reject, Segment, Settings, State, TcpConfig,
+    Tuple,
 };
 use weever_wire::tcp::{Seq, TcpOptions, flag};
 
@@ -40,7 +41,7 @@ fn segment(seq: Seq, ack: Seq, flags: u8) -> Segment<'static> {
 }
 
 impl Lab {
-    fn new(config: Config) -> Self {
+    fn new(config: TcpConfig) -> Self {
         let mut endpoint = Endpoint::new(config, [1, 2], 0);
         let listener = endpoint.listen(ListenerConfig::new(80)).unwrap();
         let tuple = Tuple { local: US, remote: THEM, local_port: 80, remote_port: 999 };
@@ -97,7 +98,7 @@ const SACK: TcpOptions<'static> = TcpOptions {
 
 #[test]
 fn a_syn_flood_takes_the_backlog_and_no_more() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(SACK);
     let (usual, before) = (lab.tuple, lab.endpoint.memory());
     let mut answers = 0;
@@ -123,7 +124,7 @@ fn a_syn_flood_takes_the_backlog_and_no_more() {
 
 #[test]
 fn blind_segments_end_nothing_and_are_hardly_answered() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(SACK);
     let (mut random, mut answers) = (Random::new(4), 0);
     for number in 0..100_000u32 {
@@ -144,7 +145,7 @@ fn blind_segments_end_nothing_and_are_hardly_answered() {
 #[test]
 fn a_storm_of_acknowledgements_between_ends_that_disagree_dies_down() {
     // Forged data was accepted by neither: each end acknowledges octets that the other never sent.
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(SACK);
     let mut exchanged = 0;
     for _ in 0..1000 {
@@ -160,7 +161,7 @@ fn a_storm_of_acknowledgements_between_ends_that_disagree_dies_down() {
 
 #[test]
 fn single_octets_that_are_reported_or_sent_take_bounded_memory() {
-    let mut lab = Lab::new(Config { initial_window: 1000, ..Config::default() });
+    let mut lab = Lab::new(TcpConfig { initial_window: 1000, ..TcpConfig::default() });
     let id = lab.established(SACK);
     lab.endpoint.queue(id, 3_000_000, lab.now);
     lab.sent();
@@ -184,7 +185,7 @@ fn single_octets_that_are_reported_or_sent_take_bounded_memory() {
     assert!(lab.lives(id));
 
     // The other way: octets that arrive far from each other.
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(SACK);
     let before = lab.endpoint.memory();
     for piece in 0..30_000u32 {
@@ -201,7 +202,7 @@ fn single_octets_that_are_reported_or_sent_take_bounded_memory() {
 #[test]
 fn a_tiny_window_or_segment_size_does_not_make_us_send_crumbs() {
     // A window that opens octet by octet is waited for (RFC 9293 §3.8.6.2.1).
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(TcpOptions { window_scale: None, ..SACK });
     lab.endpoint.queue(id, 1_000_000, lab.now);
     lab.sent();
@@ -218,7 +219,7 @@ fn a_tiny_window_or_segment_size_does_not_make_us_send_crumbs() {
     assert!(crumbs <= 3, "{crumbs} segments for windows of up to 500 octets");
 
     // A segment size of 1 counts as 88 less options.
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(TcpOptions { mss: Some(1), ..SACK });
     lab.endpoint.queue(id, 800, lab.now);
     let (segments, octets) = lab.sent();
@@ -228,7 +229,7 @@ fn a_tiny_window_or_segment_size_does_not_make_us_send_crumbs() {
 #[test]
 fn acknowledgements_in_crumbs_or_in_advance_do_not_open_the_window() {
     // RFC 3465: octets count, not acknowledgements.
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(SACK);
     lab.endpoint.queue(id, 100_000, lab.now);
     lab.sent();
@@ -249,7 +250,7 @@ fn acknowledgements_in_crumbs_or_in_advance_do_not_open_the_window() {
 
 #[test]
 fn connections_that_are_never_used_do_not_displace_those_that_are() {
-    let mut lab = Lab::new(Config { max_connections: 1000, ..Config::default() });
+    let mut lab = Lab::new(TcpConfig { max_connections: 1000, ..TcpConfig::default() });
     let id = lab.established(SACK);
     let usual = lab.tuple;
     for port in 1..=5000u16 {

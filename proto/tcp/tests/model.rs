@@ -5,7 +5,7 @@
 mod sim;
 
 use sim::{Faults, Job, MILLIS, SECOND, World};
-use weever_tcp::Config;
+use weever_tcp::TcpConfig;
 use weever_tcp::congestion::Algorithm;
 
 const MSS: f64 = 1448.0;
@@ -16,7 +16,7 @@ const SPAN: u64 = 60;
 fn measure(congestion: Algorithm, loss: u64, rtt: u64, seed: u64) -> (f64, f64) {
     let path = Faults { loss, delay: rtt * MILLIS / 2, ..Faults::NONE };
     let back = Faults { delay: rtt * MILLIS / 2, ..Faults::NONE };
-    let config = Config { congestion, receive_capacity: 4 << 20, ..Config::default() };
+    let config = TcpConfig { congestion, receive_capacity: 4 << 20, ..TcpConfig::default() };
     let mut world = World::with(seed, [path, back], [config.clone(), config], false);
     let size = 1 << 40;
     let job = |send, expect| Job { region: 4 << 20, ..Job::new(send, expect) };

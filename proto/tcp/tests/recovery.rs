@@ -4,13 +4,13 @@ mod sim;
 
 use sim::{Faults, Job, MILLIS, SECOND, World};
 use weever_tcp::congestion::Algorithm;
-use weever_tcp::{Config, EcnMode, ListenerConfig};
+use weever_tcp::{EcnMode, ListenerConfig, TcpConfig};
 
 const MSS: u64 = 1448;
 
 /// A transfer of `size` octets with these packets of the sender's lost: the world behind it, and the
 /// virtual time it took.
-fn transfer(config: Config, faults: Faults, size: u64, lose: &[u64]) -> (World, u64) {
+fn transfer(config: TcpConfig, faults: Faults, size: u64, lose: &[u64]) -> (World, u64) {
     let mut world = World::new(5, faults, config);
     world.nets[0].lose = lose.to_vec();
     world.open(Job::new(size, 0), Job::new(0, size));
@@ -28,8 +28,8 @@ fn sent_again(world: &World, size: u64) -> u64 {
 #[test]
 fn a_single_loss_costs_one_segment_and_a_few_round_trips() {
     let size = 100 * MSS;
-    let (_, clean) = transfer(Config::default(), Faults::NONE, size, &[]);
-    let (world, took) = transfer(Config::default(), Faults::NONE, size, &[20]);
+    let (_, clean) = transfer(TcpConfig::default(), Faults::NONE, size, &[]);
+    let (world, took) = transfer(TcpConfig::default(), Faults::NONE, size, &[20]);
     assert_eq!(sent_again(&world, size), MSS);
     // Besides, the window is smaller from then on.
     assert!(took <= clean + 85 * MILLIS, "{clean} {took}");
@@ -39,11 +39,11 @@ fn a_single_loss_costs_one_segment_and_a_few_round_trips() {
 fn many_losses_in_one_window_cost_no_timeout() {
     let size = 200 * MSS;
     let (world, took) =
-        transfer(Config::default(), Faults::NONE, size, &[30, 32, 33, 40, 41, 42, 50]);
+        transfer(TcpConfig::default(), Faults::NONE, size, &[30, 32, 33, 40, 41, 42, 50]);
     assert_eq!(sent_again(&world, size), 7 * MSS);
     assert!(took < 400 * MILLIS, "{took}");
     // Without SACK one segment a round trip is repaired (RFC 6582), which takes longer.
-    let config = Config { sack: false, ..Config::default() };
+    let config = TcpConfig { sack: false, ..TcpConfig::default() };
     let (world, slower) = transfer(config, Faults::NONE, size, &[30, 32, 33, 40, 41, 42, 50]);
     assert!((7 * MSS..20 * MSS).contains(&sent_again(&world, size)));
     assert!(slower > took, "{slower}");
@@ -53,11 +53,11 @@ fn many_losses_in_one_window_cost_no_timeout() {
 fn a_lost_retransmission_is_found_without_a_timeout() {
     // The 21st packet is lost, and so is the next with the same octets, found by its number.
     let size = 300 * MSS;
-    let (world, _) = transfer(Config::default(), Faults::NONE, size, &[20]);
+    let (world, _) = transfer(TcpConfig::default(), Faults::NONE, size, &[20]);
     let again = world.nets[0].sent;
     let mut found = false;
     for second in 35..60 {
-        let (world, took) = transfer(Config::default(), Faults::NONE, size, &[20, second]);
+        let (world, took) = transfer(TcpConfig::default(), Faults::NONE, size, &[20, second]);
         assert!(world.nets[0].sent >= again);
         assert_eq!(sent_again(&world, size), 2 * MSS, "whichever is lost besides");
         assert!(took < 600 * MILLIS, "{second}: {took}");
@@ -70,7 +70,7 @@ fn a_lost_retransmission_is_found_without_a_timeout() {
 fn a_lost_tail_is_probed() {
     let size = 10 * MSS;
     // SYN, then ten segments, of which the last three are lost.
-    let (world, took) = transfer(Config::default(), Faults::NONE, size, &[8, 9, 10]);
+    let (world, took) = transfer(TcpConfig::default(), Faults::NONE, size, &[8, 9, 10]);
     assert!(sent_again(&world, size) >= 3 * MSS);
     // Two round trips of 20 ms until the probe, one until it is answered; the timeout would be 200 ms.
     assert!(took < 190 * MILLIS, "{took}");
@@ -78,7 +78,7 @@ fn a_lost_tail_is_probed() {
 
 #[test]
 fn a_timeout_that_came_too_early_is_undone() {
-    let config = Config { congestion: Algorithm::Reno, ..Config::default() };
+    let config = TcpConfig { congestion: Algorithm::Reno, ..TcpConfig::default() };
     let mut world = World::new(5, Faults::NONE, config);
     let size = 3000 * MSS;
     world.open(Job::new(size, 0), Job::new(0, size));
@@ -105,7 +105,7 @@ fn a_timeout_that_came_too_early_is_undone() {
 fn reordering_is_not_loss() {
     let faults = Faults { jitter: 4 * MILLIS, delay: 20 * MILLIS, ..Faults::NONE };
     let size = 2000 * MSS;
-    let (world, _) = transfer(Config::default(), faults, size, &[]);
+    let (world, _) = transfer(TcpConfig::default(), faults, size, &[]);
     let share = sent_again(&world, size) * 100 / size;
     assert!(share < 10, "{share} of a hundred were sent twice");
 }
@@ -124,7 +124,7 @@ fn marks_keep_the_queue_short_and_nothing_is_lost() {
         (Algorithm::Cubic, EcnMode::Request),
         (Algorithm::Reno, EcnMode::Request),
     ] {
-        let config = Config { congestion, ecn, ..Config::default() };
+        let config = TcpConfig { congestion, ecn, ..TcpConfig::default() };
         let size = 3_000_000;
         let (world, took) = transfer(config, path, size, &[]);
         assert_eq!(world.nets[0].lost, 0, "{congestion:?}");
@@ -138,7 +138,7 @@ fn marks_keep_the_queue_short_and_nothing_is_lost() {
 fn a_bottleneck_is_filled_and_shared() {
     let path = Faults { rate: 1_250_000, queue: 60 << 10, delay: 10 * MILLIS, ..Faults::NONE };
     for congestion in [Algorithm::Reno, Algorithm::Cubic] {
-        let config = Config { congestion, ..Config::default() };
+        let config = TcpConfig { congestion, ..TcpConfig::default() };
         let mut world = World::new(9, path, config);
         let size = 100_000_000;
         world.hosts[1].listen_with(ListenerConfig::new(sim::PORT), Job::new(0, size));

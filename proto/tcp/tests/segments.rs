@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use weever_tcp::{
-    Config, Ecn, Endpoint, Events, Failure, Id, KeepAlive, ListenerConfig, ListenerId, Payload,
-    Reject, Segment, State, Transmit, Tuple,
+    Ecn, Endpoint, Events, Failure, Id, KeepAlive, ListenerConfig, ListenerId, Payload, Reject,
+    Segment, State, TcpConfig, Transmit, Tuple,
 };
 use weever_wire::tcp::{Seq, TcpOptions, Timestamps, flag};
 
@@ -37,7 +37,7 @@ struct Sent<'a> {
 }
 
 impl Lab {
-    fn new(config: Config) -> Self {
+    fn new(config: TcpConfig) -> Self {
         let mut endpoint = Endpoint::new(config, [7, 9], 0);
         let listener = endpoint.listen(ListenerConfig::new(PORT)).unwrap();
         let tuple = Tuple { local: US, remote: THEM, local_port: PORT, remote_port: 5000 };
@@ -112,7 +112,7 @@ const ACK: u8 = flag::ACK;
 
 #[test]
 fn a_reset_must_match_exactly() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(TcpOptions::default());
     let rst = Sent { flags: flag::RST, seq: 100, ..Sent::default() };
     assert_eq!(lab.give(rst), Err(Reject::InexactReset));
@@ -129,7 +129,7 @@ fn a_reset_must_match_exactly() {
 
 #[test]
 fn a_syn_within_a_connection_is_challenged() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(TcpOptions::default());
     let syn = Sent { flags: flag::SYN, seq: 10, ..Sent::default() };
     assert_eq!(lab.give(syn), Err(Reject::UnexpectedSyn));
@@ -139,7 +139,7 @@ fn a_syn_within_a_connection_is_challenged() {
 
 #[test]
 fn challenges_are_limited_over_all_connections() {
-    let mut lab = Lab::new(Config { challenge_acks: 3, ..Config::default() });
+    let mut lab = Lab::new(TcpConfig { challenge_acks: 3, ..TcpConfig::default() });
     let mut answers = 0;
     for port in 0..10 {
         lab.tuple.remote_port = 6000 + port;
@@ -152,7 +152,7 @@ fn challenges_are_limited_over_all_connections() {
 
 #[test]
 fn acknowledgements_of_the_unsent_and_the_ancient_are_discarded() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(TcpOptions::default());
     let data = Sent { flags: ACK, seq: 1, ack: 5, payload: b"forged", ..Sent::default() };
     assert_eq!(lab.give(data), Err(Reject::AckOfUnsent));
@@ -164,7 +164,7 @@ fn acknowledgements_of_the_unsent_and_the_ancient_are_discarded() {
 
 #[test]
 fn text_is_cut_to_the_window_and_put_in_order() {
-    let mut lab = Lab::new(Config { receive_capacity: 100, ..Config::default() });
+    let mut lab = Lab::new(TcpConfig { receive_capacity: 100, ..TcpConfig::default() });
     let id = lab.established(TcpOptions { sack_permitted: true, ..TcpOptions::default() });
     let text = |seq, payload| Sent { flags: ACK, seq, ack: 1, payload, ..Sent::default() };
     let ahead = lab.give(text(51, &[2; 100])).unwrap().unwrap();
@@ -193,7 +193,7 @@ fn text_is_cut_to_the_window_and_put_in_order() {
 
 #[test]
 fn small_segments_wait_for_an_acknowledgement() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(TcpOptions::default());
     lab.endpoint.queue(id, 10, lab.now);
     assert_eq!(lab.sent(), [(ACK, 1, 1, 10)]);
@@ -212,7 +212,7 @@ fn small_segments_wait_for_an_acknowledgement() {
 
 #[test]
 fn a_corked_connection_sends_full_segments_only_until_it_is_uncorked_or_a_timeout_passed() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(TcpOptions::default());
     let settings = lab.endpoint.get(id).unwrap().settings();
     let cork = |lab: &mut Lab, cork| {
@@ -235,7 +235,7 @@ fn a_corked_connection_sends_full_segments_only_until_it_is_uncorked_or_a_timeou
 
 #[test]
 fn urgent_data_is_pointed_at_until_it_is_acknowledged() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(TcpOptions::default());
     lab.endpoint.queue_urgent(id, 600, lab.now);
     let sent = lab.all();
@@ -289,7 +289,7 @@ fn only_segments_that_continue_each_other_are_joined() {
 
 #[test]
 fn a_closed_window_is_probed_for_ever_and_opens() {
-    let mut lab = Lab::new(Config { user_timeout: 100 * SECOND, ..Config::default() });
+    let mut lab = Lab::new(TcpConfig { user_timeout: 100 * SECOND, ..TcpConfig::default() });
     let id = lab.established(TcpOptions::default());
     lab.give(Sent { flags: ACK, seq: 1, ack: 1, window: Some(0), ..Sent::default() }).unwrap();
     lab.endpoint.queue(id, 1000, lab.now);
@@ -313,7 +313,7 @@ fn a_closed_window_is_probed_for_ever_and_opens() {
 
 #[test]
 fn both_close_at_once() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(TcpOptions::default());
     lab.endpoint.shutdown(id, lab.now);
     assert_eq!(lab.sent(), [(ACK | flag::FIN, 1, 1, 0)]);
@@ -339,7 +339,7 @@ fn both_close_at_once() {
 
 #[test]
 fn the_peer_closes_first_and_we_go_on_sending() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(TcpOptions::default());
     lab.give(Sent { flags: ACK | flag::FIN, seq: 1, ack: 1, payload: b"bye", ..Sent::default() })
         .unwrap();
@@ -356,7 +356,7 @@ fn the_peer_closes_first_and_we_go_on_sending() {
 
 #[test]
 fn what_nobody_will_read_is_answered_with_a_reset() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(TcpOptions::default());
     lab.give(Sent { flags: ACK, seq: 1, ack: 1, payload: b"unread", ..Sent::default() }).unwrap();
     lab.all();
@@ -376,7 +376,7 @@ fn what_nobody_will_read_is_answered_with_a_reset() {
 
 #[test]
 fn both_open_at_once() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let (from, to) = (SocketAddr::new(US, 4000), SocketAddr::new(THEM, 5000));
     let id = lab.endpoint.connect(from, to, lab.now).unwrap();
     lab.tuple.local_port = 4000;
@@ -394,7 +394,7 @@ fn both_open_at_once() {
 
 #[test]
 fn an_answer_to_something_else_is_reset() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let (from, to) = (SocketAddr::new(US, 4000), SocketAddr::new(THEM, 5000));
     let id = lab.endpoint.connect(from, to, lab.now).unwrap();
     lab.tuple.local_port = 4000;
@@ -410,7 +410,7 @@ fn an_answer_to_something_else_is_reset() {
 
 #[test]
 fn old_timestamps_are_refused() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let stamp = |value| TcpOptions {
         timestamps: Some(Timestamps { value, echo: 0 }),
         ..TcpOptions::default()
@@ -434,7 +434,7 @@ fn old_timestamps_are_refused() {
 
 #[test]
 fn a_full_backlog_is_answered_with_cookies() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     lab.endpoint.stop_listening(lab.listener, lab.now);
     let config = ListenerConfig { backlog: 2, ..ListenerConfig::new(PORT) };
     lab.listener = lab.endpoint.listen(config).unwrap();
@@ -476,7 +476,7 @@ fn a_full_backlog_is_answered_with_cookies() {
 
 #[test]
 fn a_new_connection_may_follow_one_in_time_wait() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(TcpOptions::default());
     lab.endpoint.close(id, lab.now);
     lab.all();
@@ -498,7 +498,7 @@ fn a_new_connection_may_follow_one_in_time_wait() {
 #[test]
 fn silence_is_probed_and_given_up() {
     let keep_alive = KeepAlive { idle: 100 * SECOND, interval: 10 * SECOND, probes: 3 };
-    let mut lab = Lab::new(Config { keep_alive: Some(keep_alive), ..Config::default() });
+    let mut lab = Lab::new(TcpConfig { keep_alive: Some(keep_alive), ..TcpConfig::default() });
     let id = lab.established(TcpOptions::default());
     lab.all();
     lab.pass(99 * SECOND);
@@ -517,7 +517,7 @@ fn silence_is_probed_and_given_up() {
 
 #[test]
 fn a_smaller_path_is_believed_only_about_what_is_in_flight() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(TcpOptions {
         mss: Some(1460),
         sack_permitted: true,
@@ -537,7 +537,7 @@ fn a_smaller_path_is_believed_only_about_what_is_in_flight() {
 
 #[test]
 fn a_fin_before_text_that_arrived_is_not_believed() {
-    let mut lab = Lab::new(Config::default());
+    let mut lab = Lab::new(TcpConfig::default());
     let id = lab.established(TcpOptions::default());
     let sent = |flags, seq, payload| Sent { flags, seq, ack: 1, payload, ..Sent::default() };
     lab.give(sent(ACK, 11, b"behind")).unwrap();
@@ -554,7 +554,7 @@ fn a_fin_before_text_that_arrived_is_not_believed() {
 
 #[test]
 fn limits_refuse_new_connections_and_keep_old_ones() {
-    let mut lab = Lab::new(Config { max_connections: 3, ..Config::default() });
+    let mut lab = Lab::new(TcpConfig { max_connections: 3, ..TcpConfig::default() });
     let mut refused = 0;
     for port in 0..10 {
         lab.tuple.remote_port = 7000 + port;
@@ -563,7 +563,7 @@ fn limits_refuse_new_connections_and_keep_old_ones() {
     }
     assert_eq!((lab.endpoint.len(), refused), (3, 7));
 
-    let mut lab = Lab::new(Config { memory_limit: 3000, ..Config::default() });
+    let mut lab = Lab::new(TcpConfig { memory_limit: 3000, ..TcpConfig::default() });
     let id = lab.established(TcpOptions::default());
     let text = |seq, payload| Sent { flags: ACK, seq, ack: 1, payload, ..Sent::default() };
     assert!(lab.give(text(1, &[0; 3000])).is_ok());

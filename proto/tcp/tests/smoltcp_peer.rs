@@ -12,7 +12,7 @@ use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::tcp;
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr};
-use weever_tcp::{Config, Ecn, Endpoint, Id, ListenerConfig, Region, Segment, Tuple};
+use weever_tcp::{Ecn, Endpoint, Id, ListenerConfig, Region, Segment, TcpConfig, Tuple};
 use weever_wire::tcp::{TcpView, fill_checksum};
 
 const OURS: [u8; 4] = [192, 0, 2, 1];
@@ -98,7 +98,7 @@ fn octet(at: usize) -> u8 {
 }
 
 impl World {
-    fn new(seed: u64, faults: Faults, config: Config) -> Self {
+    fn new(seed: u64, faults: Faults, config: TcpConfig) -> Self {
         let mut cable = Cable::default();
         let hardware = HardwareAddress::Ethernet(EthernetAddress(THEIR_MAC));
         let mut iface = Interface::new(IfaceConfig::new(hardware), &mut cable, Instant::ZERO);
@@ -236,7 +236,7 @@ impl World {
 }
 
 fn connects(seed: u64, faults: Faults, size: usize) {
-    let mut world = World::new(seed, faults, Config::default());
+    let mut world = World::new(seed, faults, TcpConfig::default());
     world.step();
     world.tcp().listen(PORT).unwrap();
     let (from, to) = (SocketAddr::from((OURS, 0)), SocketAddr::from((THEIRS, PORT)));
@@ -245,7 +245,7 @@ fn connects(seed: u64, faults: Faults, size: usize) {
 }
 
 fn is_connected_to(seed: u64, faults: Faults, size: usize) {
-    let mut world = World::new(seed, faults, Config::default());
+    let mut world = World::new(seed, faults, TcpConfig::default());
     let listener = world.endpoint.listen(ListenerConfig::new(PORT)).unwrap();
     world.step();
     let to = (IpAddress::v4(OURS[0], OURS[1], OURS[2], OURS[3]), PORT);

@@ -5,7 +5,7 @@ mod sim;
 use proptest::prelude::*;
 use sim::{Faults, Job, MILLIS, SECOND, World};
 use weever_tcp::congestion::Algorithm;
-use weever_tcp::{Config, EcnMode, Failure, State};
+use weever_tcp::{EcnMode, Failure, State, TcpConfig};
 
 /// Both ends and the state of both streams, after at most `limit`.
 fn exchange(world: &mut World, client: Job, server: Job, limit: u64) -> bool {
@@ -16,7 +16,7 @@ fn exchange(world: &mut World, client: Job, server: Job, limit: u64) -> bool {
 
 #[test]
 fn a_stream_arrives_whole_both_ways() {
-    let mut world = World::new(1, Faults::NONE, Config::default());
+    let mut world = World::new(1, Faults::NONE, TcpConfig::default());
     let done =
         exchange(&mut world, Job::new(300_000, 200_000), Job::new(200_000, 300_000), 60 * SECOND);
     assert!(done);
@@ -42,14 +42,14 @@ fn a_stream_arrives_whole_both_ways() {
 
 #[test]
 fn a_stream_arrives_over_ipv6() {
-    let config = Config::default();
+    let config = TcpConfig::default();
     let mut world = World::with(2, [Faults::NONE; 2], [config.clone(), config], true);
     assert!(exchange(&mut world, Job::new(100_000, 0), Job::new(0, 100_000), 60 * SECOND));
 }
 
 #[test]
 fn super_segments_are_cut_and_joined() {
-    let config = Config { super_segment: 65_535, ..Config::default() };
+    let config = TcpConfig { super_segment: 65_535, ..TcpConfig::default() };
     let mut world = World::new(3, Faults::NONE, config);
     let size = 4_000_000;
     assert!(exchange(&mut world, Job::new(size, 0), Job::new(0, size), 100 * SECOND));
@@ -63,8 +63,11 @@ fn super_segments_are_cut_and_joined() {
 #[test]
 fn a_region_that_limits_its_peer_grows_and_one_that_does_not_stays() {
     let took = |most: u32| {
-        let small =
-            Config { receive_capacity: 20_000, max_receive_capacity: most, ..Config::default() };
+        let small = TcpConfig {
+            receive_capacity: 20_000,
+            max_receive_capacity: most,
+            ..TcpConfig::default()
+        };
         let path = Faults { delay: 50 * MILLIS, ..Faults::NONE };
         let mut world = World::new(4, path, small);
         let (size, began) = (3_000_000, world.now);
@@ -97,7 +100,7 @@ fn faults() -> impl Strategy<Value = Faults> {
     )
 }
 
-fn config() -> impl Strategy<Value = Config> {
+fn config() -> impl Strategy<Value = TcpConfig> {
     let algorithm =
         prop_oneof![Just(Algorithm::Reno), Just(Algorithm::Cubic), Just(Algorithm::Dctcp)];
     let ecn = prop_oneof![
@@ -109,7 +112,7 @@ fn config() -> impl Strategy<Value = Config> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let supers = prop_oneof![Just(0u32), 1000u32..70_000];
     (algorithm, ecn, flags, 200u16..9000, 600u32..500_000, supers).prop_map(
-        |(congestion, ecn, (timestamps, sack, scaling, pacing), mtu, capacity, supers)| Config {
+        |(congestion, ecn, (timestamps, sack, scaling, pacing), mtu, capacity, supers)| TcpConfig {
             congestion,
             ecn,
             timestamps,
@@ -121,7 +124,7 @@ fn config() -> impl Strategy<Value = Config> {
             super_segment: supers,
             user_timeout: 100_000 * SECOND,
             connect_timeout: 100_000 * SECOND,
-            ..Config::default()
+            ..TcpConfig::default()
         },
     )
 }
@@ -165,13 +168,13 @@ proptest! {
 
 #[test]
 fn nobody_there_is_refused_and_silence_times_out() {
-    let mut world = World::new(3, Faults::NONE, Config::default());
+    let mut world = World::new(3, Faults::NONE, TcpConfig::default());
     let to = world.hosts[1].address;
     world.hosts[0].connect(to, Job::new(10, 0), world.now);
     world.run(10 * SECOND, |_| false);
     assert_eq!(world.hosts[0].streams[0].failure, Some(Failure::Refused));
 
-    let mut world = World::new(3, Faults { loss: 1000, ..Faults::NONE }, Config::default());
+    let mut world = World::new(3, Faults { loss: 1000, ..Faults::NONE }, TcpConfig::default());
     let to = world.hosts[1].address;
     world.hosts[0].connect(to, Job::new(10, 0), world.now);
     world.run(170 * SECOND, |_| false);

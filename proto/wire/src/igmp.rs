@@ -5,7 +5,7 @@ use core::net::Ipv4Addr;
 
 use crate::bytes::{array, be16, first, put, room};
 use crate::checksum;
-use crate::listener::{Address, Query, Report, Sources, floating, unexpected};
+use crate::listener::{Address, GroupReport, Query, Sources, floating, unexpected};
 use crate::{Layer, WireError};
 
 /// Bytes of a message of version 1 or 2, and of the part that all versions' queries share.
@@ -46,7 +46,7 @@ impl Address for Ipv4Addr {
 /// A query.
 pub type IgmpQuery<'a> = Query<'a, Ipv4Addr>;
 /// The records of a version 3 report.
-pub type IgmpReport<'a> = Report<'a, Ipv4Addr>;
+pub type IgmpReport<'a> = GroupReport<'a, Ipv4Addr>;
 
 /// Whether the checksum over a whole message is right.
 pub fn checksum_ok(message: &[u8]) -> bool {

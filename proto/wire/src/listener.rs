@@ -121,13 +121,13 @@ pub struct Record<'a, A> {
 /// The records of a report of the newest version, one after the other. After a record that cannot
 /// be read, there are no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report<'a, A> {
+pub struct GroupReport<'a, A> {
     rest: &'a [u8],
     left: u16,
     of: PhantomData<A>,
 }
 
-impl<'a, A: Address> Report<'a, A> {
+impl<'a, A: Address> GroupReport<'a, A> {
     /// The records of `message`, a whole message.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl<'a, A: Address> Report<'a, A> {
     }
 }
 
-impl<'a, A: Address> Iterator for Report<'a, A> {
+impl<'a, A: Address> Iterator for GroupReport<'a, A> {
     type Item = Result<Record<'a, A>, WireError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -239,7 +239,7 @@ mod tests {
         };
         let mut buf = std::vec![0xee; len];
         assert_eq!(written(&mut buf), (true, len));
-        let read: Vec<_> = Report::<A>::parse(&buf).unwrap().map(Result::unwrap).collect();
+        let read: Vec<_> = GroupReport::<A>::parse(&buf).unwrap().map(Result::unwrap).collect();
         let again: Vec<_> =
             read.iter().map(|r| (r.kind, r.group, r.sources.iter().collect::<Vec<_>>())).collect();
         assert_eq!(again, said);
@@ -266,8 +266,8 @@ mod tests {
                 *first = if six { Ipv6Addr::REPORT } else { Ipv4Addr::REPORT };
             }
             let counted = match six {
-                true => Report::<Ipv6Addr>::parse(&bytes).map(Iterator::count),
-                false => Report::<Ipv4Addr>::parse(&bytes).map(Iterator::count),
+                true => GroupReport::<Ipv6Addr>::parse(&bytes).map(Iterator::count),
+                false => GroupReport::<Ipv4Addr>::parse(&bytes).map(Iterator::count),
             };
             prop_assert_eq!(counted.is_ok(), bytes.len() >= REPORT_LEN);
             prop_assert!(counted.unwrap_or(0) <= bytes.len() / 8 + 1);
@@ -283,11 +283,11 @@ mod tests {
         ]
         .concat();
         let records: Vec<_> =
-            Report::<Ipv4Addr>::parse(&report).unwrap().map(Result::unwrap).collect();
+            GroupReport::<Ipv4Addr>::parse(&report).unwrap().map(Result::unwrap).collect();
         assert_eq!((records[0].kind, records[0].group), (4, Ipv4Addr::new(239, 0, 0, 1)));
         assert_eq!(records[1].sources.iter().collect::<Vec<_>>(), [Ipv4Addr::new(10, 0, 0, 1)]);
-        let cut: Vec<_> = Report::<Ipv4Addr>::parse(&report[..27]).unwrap().collect();
+        let cut: Vec<_> = GroupReport::<Ipv4Addr>::parse(&report[..27]).unwrap().collect();
         assert!(cut.len() == 2 && cut[0].is_ok() && cut[1].is_err());
-        assert!(matches!(Report::<Ipv6Addr>::parse(&report), Err(WireError::BadField { .. })));
+        assert!(matches!(GroupReport::<Ipv6Addr>::parse(&report), Err(WireError::BadField { .. })));
     }
 }

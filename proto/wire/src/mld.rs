@@ -5,7 +5,7 @@ use core::net::Ipv6Addr;
 
 use crate::bytes::{array, be16, first};
 use crate::icmpv6::kind;
-use crate::listener::{Address, Query, Report, Sources, floating, unexpected};
+use crate::listener::{Address, GroupReport, Query, Sources, floating, unexpected};
 use crate::{Layer, WireError};
 
 /// Bytes of a version 1 message, and of the part that both versions' queries share.
@@ -32,7 +32,7 @@ impl Address for Ipv6Addr {
 /// A query.
 pub type MldQuery<'a> = Query<'a, Ipv6Addr>;
 /// The records of a version 2 report.
-pub type MldReport<'a> = Report<'a, Ipv6Addr>;
+pub type MldReport<'a> = GroupReport<'a, Ipv6Addr>;
 
 impl<'a> MldQuery<'a> {
     /// The values in `message`, a whole ICMPv6 message. RFC 3810 §8.1: a query of 24 bytes is

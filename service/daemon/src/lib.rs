@@ -34,5 +34,5 @@ mod stack;
 mod up;
 
 pub use privileges::PrivilegeError;
-pub use stack::{PolicyError, Report, Stack, StartError, Stopper};
+pub use stack::{PolicyError, Stack, StackTotals, StartError, Stopper};
 pub use up::{LogFormat, UpArgs, UpError};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use weever_app_ring::{Frame, Frames, Geometry};
 
-use crate::backend::{Backend, Config, Process};
+use crate::backend::{Backend, Process, QueueConfig};
 use crate::error::Error;
 use crate::opening::{Channel, Openings, open_queue};
 use crate::stream::Streams;
@@ -20,7 +20,7 @@ use crate::table::Table;
 /// An application's queue: its sockets, and the rings to every worker of the stack. It belongs to one
 /// thread at a time; several threads have a queue each. Dropping it closes its sockets.
 pub struct AppQueue {
-    config: Config,
+    config: QueueConfig,
     backend: RefCell<Box<dyn Backend>>,
     /// The stack writes to it when this thread sleeps.
     wake: OwnedFd,
@@ -39,7 +39,7 @@ impl AppQueue {
     /// # Errors
     /// [`Error::NoStack`]; [`Error::Refused`] by a stack of another version, or when the geometry is
     /// not possible.
-    pub fn connect(config: &Config) -> Result<AppQueue, Error> {
+    pub fn connect(config: &QueueConfig) -> Result<AppQueue, Error> {
         AppQueue::over(Box::new(Process::connect(config)?), config)
     }
 
@@ -47,7 +47,7 @@ impl AppQueue {
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
-    pub fn over(mut backend: Box<dyn Backend>, config: &Config) -> Result<AppQueue, Error> {
+    pub fn over(mut backend: Box<dyn Backend>, config: &QueueConfig) -> Result<AppQueue, Error> {
         let (wake, channels) = open_queue(backend.as_mut(), config)?;
         Ok(AppQueue {
             config: config.clone(),
@@ -74,7 +74,7 @@ impl AppQueue {
 
     /// [Commits](Self::commit), then waits until there is something to receive, frames have come
     /// back, or the timeout has passed; `None` waits as long as it takes. True when there is
-    /// something. It polls for [`Config::spin`] before it sleeps.
+    /// something. It polls for [`QueueConfig::spin`] before it sleeps.
     ///
     /// # Errors
     /// [`Error::Disconnected`] when the stack is gone, [`Error::Channel`], [`Error::System`].

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use weever_block::Nanos;
-use weever_net::dhcp4::{Client, Config, GatewayRoute, Lease, Probing, State};
+use weever_net::dhcp4::{Client, ClientConfig, GatewayRoute, Lease, Probing, State};
 use weever_net::iface::IfaceId;
 use weever_net::random::Random;
 use weever_net::route::{Origin, Route, Way};
@@ -166,7 +166,7 @@ impl Own {
     pub(super) fn ready(&mut self, mac: MacAddr, secret: Secret, now: Nanos) -> &mut Client {
         let [a, b] = secret.key("dhcp client");
         let random = Random::keyed([a ^ now, b ^ u64::from(self.iface.0)]);
-        let config = Config { mac, random, probing: self.probing };
+        let config = ClientConfig { mac, random, probing: self.probing };
         let client = self.client.get_or_insert_with(|| Client::new(config, now));
         match self.wish.take() {
             Some(Wish::Stop) => client.release(now),

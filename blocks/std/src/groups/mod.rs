@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weever_block::Nanos;
-use weever_net::group::{Config, Filter, GroupError, Memberships, Version};
+use weever_net::group::{Filter, GroupError, MembershipConfig, Memberships, Version};
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::random::{Key, Random};
 use weever_net::state::{Family, NetState};
@@ -116,7 +116,8 @@ impl<A: Family> Inner<A> {
             None => {
                 let [a, b] = self.key;
                 let random = Random::keyed([a, b ^ u64::from(iface.0)]);
-                let groups = Memberships::new(Config { random, ..Config::default() });
+                let groups =
+                    Memberships::new(MembershipConfig { random, ..MembershipConfig::default() });
                 self.list.push(Own { iface, groups, downs: None });
                 self.list.len() - 1
             }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weever_block::Buffer;
-use weever_net::fragment::{Config, Reassembler};
+use weever_net::fragment::{Reassembler, ReassemblyConfig};
 use weever_packet::{Pool, PoolConfig};
 
 /// Large frames of a host: as many as datagrams in pieces, and as many again that are whole and on
@@ -51,7 +51,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    fn new(config: Config, memory: Option<Pool>) -> Pieces {
+    fn new(config: ReassemblyConfig, memory: Option<Pool>) -> Pieces {
         Pieces { table: Mutex::new(Reassembler::new(config)), memory }
     }
 
@@ -91,13 +91,13 @@ impl Default for Fragments {
     /// The protocol's default limits, and 8 MiB of large frames. Without the memory for them there
     /// is no reassembly, and fragments are counted drops.
     fn default() -> Fragments {
-        Fragments::new(Config::default(), Pool::new(PoolConfig::large(LARGE_FRAMES)).ok())
+        Fragments::new(ReassemblyConfig::default(), Pool::new(PoolConfig::large(LARGE_FRAMES)).ok())
     }
 }
 
 impl Fragments {
     /// These limits, for each family, and this pool of large frames.
-    pub fn new(config: Config, memory: Option<Pool>) -> Fragments {
+    pub fn new(config: ReassemblyConfig, memory: Option<Pool>) -> Fragments {
         let pieces = || Pieces::new(config, memory.clone());
         Fragments { v4: pieces(), v6: pieces(), memory }
     }

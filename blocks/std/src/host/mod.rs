@@ -32,15 +32,16 @@ pub fn provide(env: &Env, config: NetConfig, now: Nanos) -> Arc<Network> {
     let resolver = env.get_or_default::<Resolver>();
     let secret = env.get_or_default::<Secret>();
     let key = secret.key("arp answers");
-    let family = V4::new(weever_net::arp::Config { key, ..weever_net::arp::Config::default() });
+    let family =
+        V4::new(weever_net::arp::ArpConfig { key, ..weever_net::arp::ArpConfig::default() });
     let four = Neighbours::new(Arc::clone(&host), Arc::clone(&resolver), family, now);
     env.provide(Arc::new(four));
-    let config = weever_net::ndp::Config::default();
+    let config = weever_net::ndp::NdpConfig::default();
     // Stations that start at the same moment must not wait for the same time.
     let family = V6::new(config, secret.key("neighbour discovery"));
     env.provide(Arc::new(Neighbours6::new(Arc::clone(&host), resolver, family, now)));
     env.provide(Arc::clone(&host));
-    env.provide(Arc::new(Paths::new(weever_net::pmtu::Config::default(), *secret)));
+    env.provide(Arc::new(Paths::new(weever_net::pmtu::PathMtuConfig::default(), *secret)));
     env.provide(Arc::new(IcmpLimits::new(secret.key("icmp errors"))));
     env.provide(Arc::new(Icmp6Limits::new(secret.key("icmpv6 errors"))));
     env.get_or_default::<Fragments>();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use weever_block::Nanos;
-use weever_net::pmtu::{Config, Entry, PathMtus, RecentSends, TooBig, TooBigReject, View};
+use weever_net::pmtu::{Entry, PathMtuConfig, PathMtus, RecentSends, TooBig, TooBigReject, View};
 
 use super::Secret;
 
@@ -22,13 +22,13 @@ pub struct Paths {
 
 impl Default for Paths {
     fn default() -> Paths {
-        Paths::new(Config::default(), Secret::default())
+        Paths::new(PathMtuConfig::default(), Secret::default())
     }
 }
 
 impl Paths {
     /// Nothing known.
-    pub fn new(config: Config, secret: Secret) -> Paths {
+    pub fn new(config: PathMtuConfig, secret: Secret) -> Paths {
         let recent = RecentSends::new(secret.key("recent sends"));
         let published = Arc::new(ArcSwap::from_pointee(View::default()));
         Paths { table: Mutex::new(PathMtus::new(config)), published, recent }

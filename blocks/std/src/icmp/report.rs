@@ -100,10 +100,10 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let state = network(build)?.reader();
     let limits = build.env::<IcmpLimits>(LIMITS)?;
     let Fixed(cause) = build.param("cause")?;
-    Ok(Box::new(Report { state, limits, cause }))
+    Ok(Box::new(IcmpReport { state, limits, cause }))
 }
 
-struct Report {
+struct IcmpReport {
     state: StateReader,
     limits: Arc<IcmpLimits>,
     cause: Option<Cause>,
@@ -120,7 +120,7 @@ fn allowed(state: &NetState, packet: &mut Buffer, cause: Option<Cause>) -> bool 
     allowed
 }
 
-impl Block for Report {
+impl Block for IcmpReport {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let (state, cause) = (self.state.load(), self.cause);
         let allowed = tasks_marked(burst, input, |packet| allowed(state, packet, cause));

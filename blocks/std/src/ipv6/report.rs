@@ -59,10 +59,10 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
             return Err(build.bad_param("cause", other, remedy));
         }
     };
-    Ok(Box::new(Report { state: network(build)?.reader(), limits, of }))
+    Ok(Box::new(Icmp6Report { state: network(build)?.reader(), limits, of }))
 }
 
-struct Report {
+struct Icmp6Report {
     state: StateReader,
     limits: Arc<Icmp6Limits>,
     of: fn(&Buffer) -> Option<Cause>,
@@ -88,7 +88,7 @@ fn is_from_us(state: &NetState, packet: &Buffer) -> bool {
     header(packet).is_some_and(|ip| state.is_ours6(iface, ip.src()))
 }
 
-impl Block for Report {
+impl Block for Icmp6Report {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let (mut told, state): (Mask, _) = (0, self.state.load());
         for task in bits(input) {

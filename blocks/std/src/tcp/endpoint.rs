@@ -14,7 +14,7 @@ use weever_net::state::NetState;
 use weever_net::stream::{StreamEvent, StreamPort};
 use weever_packet::{Flags, NO_IFACE};
 use weever_tcp::{
-    Config, Connection, Ecn, Endpoint, Events, Id, ListenerConfig, ListenerId, Reject, Segment,
+    Connection, Ecn, Endpoint, Events, Id, ListenerConfig, ListenerId, Reject, Segment, TcpConfig,
     Tuple,
 };
 
@@ -271,12 +271,12 @@ impl Block for TcpEndpoint {
 
 impl Tcp {
     fn new(root: Key, most: usize, now: Nanos) -> Tcp {
-        let config = Config {
+        let config = TcpConfig {
             receive_capacity: REGION,
             max_receive_capacity: REGION,
             max_connections: most,
             report_gone: true,
-            ..Config::default()
+            ..TcpConfig::default()
         };
         Tcp {
             endpoint: Endpoint::new(config, root, now),

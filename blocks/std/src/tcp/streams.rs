@@ -13,7 +13,8 @@ use weever_net::state::NetState;
 use weever_net::stream::{StreamEvent, StreamId, StreamOption, StreamPort, StreamRequest};
 use weever_packet::NO_IFACE;
 use weever_tcp::{
-    Config, ConnectError, Connection, Endpoint, Id, KeepAlive, ListenerConfig, ListenerId, Settings,
+    ConnectError, Connection, Endpoint, Id, KeepAlive, ListenerConfig, ListenerId, Settings,
+    TcpConfig,
 };
 
 use super::rx::flow_key;
@@ -265,7 +266,7 @@ fn set(endpoint: &mut Endpoint, id: Id, option: StreamOption, now: Nanos) {
             Settings { keep_alive, ..settings }
         }
         StreamOption::UserTimeout(0) => {
-            Settings { user_timeout: Config::default().user_timeout, ..settings }
+            Settings { user_timeout: TcpConfig::default().user_timeout, ..settings }
         }
         StreamOption::UserTimeout(seconds) => {
             Settings { user_timeout: Nanos::from(seconds) * SECOND, ..settings }

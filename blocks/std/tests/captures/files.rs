@@ -51,7 +51,7 @@ impl Replay {
         let file = File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let Ok(mut reader) = Reader::new(BufReader::new(file)) else { return };
         self.files += 1;
-        let mut place = Place { path, packet: 0 };
+        let mut place = PacketName { path, packet: 0 };
         loop {
             place.packet += 1;
             let captured = match reader.read() {
@@ -73,12 +73,12 @@ impl Replay {
 }
 
 /// Says which packet it was when a test fails.
-struct Place<'a> {
+struct PacketName<'a> {
     path: &'a Path,
     packet: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for PacketName<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("at packet {} of {}", self.packet, self.path.display());

@@ -45,7 +45,7 @@ fn pieces(datagram: &[u8], mtu: usize, ident: u16) -> Vec<Vec<u8>> {
 
 /// The datagrams in these frames, put together.
 fn joined(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let mut table = Reassembler::new(weever_net::fragment::Config::default());
+    let mut table = Reassembler::new(weever_net::fragment::ReassemblyConfig::default());
     let mut datagrams = Vec::new();
     for frame in frames {
         assert!(frame.len() <= 1514, "{} bytes on an Ethernet", frame.len());
@@ -246,7 +246,7 @@ fn bombs_are_bounded_and_others_are_served() {
 #[test]
 fn without_memory_fragments_are_drops() {
     let env = Env::new();
-    env.provide(Arc::new(Fragments::new(weever_net::fragment::Config::default(), None)));
+    env.provide(Arc::new(Fragments::new(weever_net::fragment::ReassemblyConfig::default(), None)));
     provide(&env, host_state(), 0);
     let graph = host(&HostConfig::serving(Service::Echo, 7)).unwrap();
     let mut host = HostBox::in_env(graph, &env, Limits::default());

@@ -350,7 +350,7 @@ fn a_router_makes_a_route_and_an_address() {
 
 #[test]
 fn long_datagrams_are_echoed_in_fragments() {
-    use weever_net::fragment::{Config, Offer, Piece, Reassembler, split_v6};
+    use weever_net::fragment::{Offer, Piece, Reassembler, ReassemblyConfig, split_v6};
     let mut host = acquainted();
     for len in [1453, 9000, 65_487] {
         let payload: Vec<u8> = (0..len).map(|i| (i * 7 + (i >> 8)) as u8).collect();
@@ -362,7 +362,7 @@ fn long_datagrams_are_echoed_in_fragments() {
         }
         frames.reverse();
         host.receive(&frames);
-        let mut table = Reassembler::new(Config::default());
+        let mut table = Reassembler::new(ReassemblyConfig::default());
         let mut whole = Vec::new();
         for frame in host.sent() {
             assert!(frame.len() <= 1514);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weever_app_library::Library;
 use weever_app_server::AppListener;
-use weever_app_sockets::{AppQueue, Config};
+use weever_app_sockets::{AppQueue, QueueConfig};
 use weever_engine::Mode;
 use weever_examples_apps::{echo, keyvalue};
 use weever_host::{HostBuilder, InterfaceConfig};
@@ -69,7 +69,7 @@ pub(crate) fn library(gate: &Gate, kind: Kind) -> Result<(), BenchError> {
     let failed = "library";
     let library = Library::start(builder(failed)?, Duration::from_millis(10));
     let library = library.map_err(BenchError::of(failed))?;
-    let config = Config { spin: Duration::from_secs(1), ..Config::default() };
+    let config = QueueConfig { spin: Duration::from_secs(1), ..QueueConfig::default() };
     let queue = library.queue(&config).map_err(BenchError::of(failed))?;
     let opened = std::cell::Cell::new(false);
     kind.serve(&queue, || {
@@ -109,7 +109,7 @@ pub(crate) fn process(gate: &Gate, kind: Kind) -> Result<(), BenchError> {
 
 /// The program of [`process`]: serves until it is killed.
 pub(crate) fn serve(kind: Kind, path: &Path) -> Result<(), BenchError> {
-    let config = Config { path: path.into(), ..Config::default() };
+    let config = QueueConfig { path: path.into(), ..QueueConfig::default() };
     let queue = AppQueue::connect(&config).map_err(BenchError::of("application"))?;
     kind.serve(&queue, || true)
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use weever_app_server::AppListener;
-use weever_app_sockets::{AppQueue, Bind, Config};
+use weever_app_sockets::{AppQueue, Bind, QueueConfig};
 use weever_host::{HostBuilder, InterfaceConfig, RunningHost};
 use weever_link::memory::{MemoryConfig, pair};
 use weever_packet::{Pool, PoolConfig};
@@ -45,7 +45,7 @@ impl Quiet {
     }
 
     pub(super) fn queue(&self) -> Result<AppQueue, BenchError> {
-        let config = Config { path: self.path.clone(), ..Config::default() };
+        let config = QueueConfig { path: self.path.clone(), ..QueueConfig::default() };
         AppQueue::connect(&config).map_err(BenchError::of(FAILED))
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn spread(graph: &Graph, starts: &TaskStarts<'_>) -> Spread {
             ports: graph.iter().map(|(_, n)| vec![PacketSet::never(); n.ports.len()]).collect(),
         };
         for id in &order {
-            let at = Place { graph, id: *id, incoming: &incoming[id.index()] };
+            let at = NodeView { graph, id: *id, incoming: &incoming[id.index()] };
             at.visit(&mut now, started[id.index()].as_ref());
         }
         if !start_more(graph, &now, &mut started) {
@@ -79,13 +79,13 @@ fn first_start(id: NodeId, node: &Node, starts: &TaskStarts<'_>) -> Option<Packe
     node.has(&Attr::Source).then(|| starts.arriving.clone())
 }
 
-struct Place<'a> {
+struct NodeView<'a> {
     graph: &'a Graph,
     id: NodeId,
     incoming: &'a [PortId],
 }
 
-impl Place<'_> {
+impl NodeView<'_> {
     fn visit(&self, now: &mut Spread, start: Option<&PacketSet>) {
         let node = self.graph.node(self.id);
         let at = self.id.index();

@@ -10,7 +10,7 @@ use crate::moves::{MoveInbox, MoveOrder, Outcome};
 use crate::schedule::Entry;
 
 /// A flow at a node.
-pub(crate) type Place = (Entry, FlowKey);
+pub(crate) type EntryFlow = (Entry, FlowKey);
 
 /// The flows that an engine moves.
 #[derive(Debug)]
@@ -22,16 +22,16 @@ pub(crate) struct Flows {
     /// The orders of others that this worker has answered, until they are carried out.
     pub(crate) answered: Vec<Arc<MoveOrder>>,
     /// Flows that go on here until their order is carried out.
-    pub(crate) leaving: HashSet<Place>,
+    pub(crate) leaving: HashSet<EntryFlow>,
     /// Packets of flows whose state is on its way here.
-    held: HashMap<Place, VecDeque<Task>>,
+    held: HashMap<EntryFlow, VecDeque<Task>>,
     held_len: usize,
     /// The most packets held.
     limit: usize,
     /// Flows that have arrived, and whose packets are still held for want of room behind them.
     pub(crate) arrived: Vec<Arrived>,
     /// The flow whose held packets run.
-    pub(crate) releasing: Option<Place>,
+    pub(crate) releasing: Option<EntryFlow>,
 }
 
 /// An order that is being carried out.
@@ -56,7 +56,7 @@ pub(crate) struct Owed {
 /// A flow that has arrived.
 #[derive(Debug)]
 pub(crate) struct Arrived {
-    pub(crate) place: Place,
+    pub(crate) place: EntryFlow,
     pub(crate) outcome: Outcome,
     pub(crate) order: Option<Arc<MoveOrder>>,
 }
@@ -140,18 +140,18 @@ impl Flows {
 
     /// Whether this worker has answered the order by which a flow moves to worker `to`.
     #[cold]
-    pub(crate) fn has_answered(&self, (entry, key): Place, to: u16) -> bool {
+    pub(crate) fn has_answered(&self, (entry, key): EntryFlow, to: u16) -> bool {
         let is =
             |order: &Arc<MoveOrder>| order.at.entry == entry && order.moves.contains(&(key, to));
         self.answered.iter().any(is)
     }
 
-    pub(crate) fn holds(&self, place: Place) -> bool {
+    pub(crate) fn holds(&self, place: EntryFlow) -> bool {
         self.held.contains_key(&place)
     }
 
     /// Takes up to `max` held packets of a flow.
-    pub(crate) fn take_held(&mut self, place: Place, max: usize) -> Vec<Task> {
+    pub(crate) fn take_held(&mut self, place: EntryFlow, max: usize) -> Vec<Task> {
         let Some(queue) = self.held.get_mut(&place) else { return Vec::new() };
         let tasks: Vec<Task> = queue.drain(..max.min(queue.len())).collect();
         if queue.is_empty() {

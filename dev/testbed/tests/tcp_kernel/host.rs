@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use weever_link::{Link, LinkQueue};
 use weever_link_sys::tap::{Tap, TapConfig};
 use weever_packet::{Buffer, Burst, Flags, Pool, PoolCache, PoolConfig};
-use weever_tcp::{Config, Ecn, Endpoint, Id, ListenerConfig, ListenerId, Segment, Transmit, Tuple};
+use weever_tcp::{
+    Ecn, Endpoint, Id, ListenerConfig, ListenerId, Segment, TcpConfig, Transmit, Tuple,
+};
 use weever_testbed::Namespace;
 use weever_wire::checksum::Pseudo;
 use weever_wire::ipv4::{Ipv4Repr, Ipv4View};
@@ -26,7 +28,7 @@ const ETHERNET: usize = 14;
 
 /// The script of a host.
 pub(crate) struct Plan {
-    pub(crate) config: Config,
+    pub(crate) config: TcpConfig,
     /// The job of accepted connections.
     pub(crate) accepts: Option<Job>,
     /// Every so many packets, one that arrives and one to be sent are lost; 0: none.

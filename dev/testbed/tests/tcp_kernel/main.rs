@@ -14,20 +14,20 @@ use nix::sys::socket::sockopt::TcpCongestion;
 
 use host::{Host, KERNEL, OURS, Outcome, PORT, Plan};
 use stream::{End, Job, Stream, octet};
-use weever_tcp::Config;
+use weever_tcp::TcpConfig;
 use weever_tcp::congestion::Algorithm;
 use weever_testbed::require_net_admin;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn config(job: &Job) -> Config {
+fn config(job: &Job) -> TcpConfig {
     let capacity = Stream::capacity(job);
-    Config {
+    TcpConfig {
         receive_capacity: capacity,
         max_receive_capacity: capacity,
         super_segment: 60_000,
         time_wait: 1_000_000,
-        ..Config::default()
+        ..TcpConfig::default()
     }
 }
 
@@ -113,7 +113,7 @@ fn lost_packets_are_sent_again_under_any_congestion_control() {
     let ours = [Algorithm::Cubic, Algorithm::Reno, Algorithm::Cubic];
     for (theirs, algorithm) in ["reno", "cubic", "bbr"].into_iter().zip(ours) {
         let (size, job) = (3_000_000, both_ways(3_000_000, End::Shut));
-        let config = Config { congestion: algorithm, ..config(&job) };
+        let config = TcpConfig { congestion: algorithm, ..config(&job) };
         let host = Host::start(Plan { config, accepts: Some(job), lose: 97 });
         let socket = kernel_connects(&host);
         setsockopt(&socket, TcpCongestion, &OsString::from(theirs)).unwrap();

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::metadata::Workspace;
-use crate::report::Report;
+use crate::report::Findings;
 use crate::rules::Exceptions;
 use crate::source::Source;
 use modules::Modules;
@@ -24,7 +24,7 @@ pub(crate) fn check(
     workspace: &Workspace,
     sources: &[Source],
     exceptions: &Exceptions,
-    report: &mut Report,
+    report: &mut Findings,
 ) {
     let sources: BTreeMap<&Path, &Source> =
         sources.iter().map(|source| (source.path.as_path(), source)).collect();
@@ -87,7 +87,11 @@ fn describe(circle: &[&Path], edges: &Edges) -> String {
 }
 
 /// The list of circles may only get shorter.
-fn check_exceptions(exceptions: &Exceptions, in_circles: &BTreeSet<PathBuf>, report: &mut Report) {
+fn check_exceptions(
+    exceptions: &Exceptions,
+    in_circles: &BTreeSet<PathBuf>,
+    report: &mut Findings,
+) {
     for exception in &exceptions.circles {
         for file in exception.files.iter().filter(|file| !in_circles.contains(*file)) {
             let message = "is in no circle any more: remove it from exceptions.toml";

@@ -13,7 +13,7 @@ fn failures(files: &[(&str, &str)], exceptions: &str) -> Vec<String> {
     let roots = vec!["a/src/lib.rs".into()];
     let mut workspace = Workspace::default();
     workspace.members.insert("a".to_owned(), Member { roots, ..Member::default() });
-    let mut report = Report::default();
+    let mut report = Findings::default();
     check(&workspace, &sources, &toml::from_str(exceptions).unwrap(), &mut report);
     report.failures()
 }

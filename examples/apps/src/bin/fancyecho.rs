@@ -4,14 +4,14 @@
 
 use std::error::Error;
 
-use weever_app_library::{Config, Stack};
+use weever_app_library::{QueueConfig, Stack};
 use weever_examples_apps::echo;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let port: u16 = args.next().map_or(Ok(7777), |port| port.parse())?;
     let threads: usize = args.next().map_or(Ok(1), |count| count.parse())?;
-    let stack = Stack::open(&Config::default())?;
+    let stack = Stack::open(&QueueConfig::default())?;
     std::thread::scope(|scope| {
         let serve = || echo(&stack.queue()?, port, || true);
         let servers: Vec<_> = (0..threads).map(|_| scope.spawn(serve)).collect();

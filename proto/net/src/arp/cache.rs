@@ -7,7 +7,7 @@ use weever_wire::arp::{ArpRepr, op};
 
 use super::claim::Claims;
 use super::claim::Probes;
-use super::{Action, Config, Discovery, Learned, Lookup, State, Transmit};
+use super::{Action, ArpConfig, Discovery, Learned, Lookup, State, Transmit};
 use crate::addr::Locals;
 use crate::neighbour::{Answers, Demand, Entries, NEVER};
 
@@ -16,7 +16,7 @@ use crate::neighbour::{Answers, Demand, Entries, NEVER};
 pub struct Cache {
     pub(super) mac: MacAddr,
     pub(super) locals: Locals,
-    pub(super) config: Config,
+    pub(super) config: ArpConfig,
     /// It also knows when claims and probes are due.
     pub(super) entries: Entries<Ipv4Addr>,
     pub(super) claims: Claims,
@@ -27,7 +27,7 @@ pub struct Cache {
 impl Cache {
     /// An empty cache for the station `mac` with the addresses `locals`, which the first polls
     /// will announce. Allocates all it will ever need.
-    pub fn new(mac: MacAddr, locals: Locals, config: Config, now: u64) -> Self {
+    pub fn new(mac: MacAddr, locals: Locals, config: ArpConfig, now: u64) -> Self {
         let mut cache = Self {
             mac,
             locals: Locals::default(),

@@ -40,7 +40,7 @@ pub use cache::Cache;
 
 /// Limits and times of a [`Cache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct ArpConfig {
     /// Neighbours that are known or asked for at the same time; at least 2.
     pub capacity: usize,
     /// How long an address is trusted after its neighbour was heard. RFC 1122 §2.3.2.1 wants "on
@@ -61,7 +61,7 @@ pub struct Config {
     pub key: Key,
 }
 
-impl Default for Config {
+impl Default for ArpConfig {
     fn default() -> Self {
         Self {
             capacity: 1024,

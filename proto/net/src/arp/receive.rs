@@ -8,7 +8,7 @@ use weever_wire::arp::{ArpRepr, op};
 
 use super::cache::request;
 use super::claim::probe;
-use super::{Action, Cache, Config, Learned, Outcome, State, Transmit, Verdict};
+use super::{Action, ArpConfig, Cache, Learned, Outcome, State, Transmit, Verdict};
 use crate::addr::Martian;
 use crate::neighbour::NEVER;
 
@@ -143,7 +143,7 @@ pub(super) fn announcement(mac: MacAddr, ip: Ipv4Addr) -> Transmit {
 }
 
 /// The transition of an entry whose deadline has come.
-fn expire(entry: &mut Entry, config: Config, now: u64) -> Expiry {
+fn expire(entry: &mut Entry, config: ArpConfig, now: u64) -> Expiry {
     match entry.state {
         State::Incomplete if entry.tries < config.broadcast_tries => ask(entry, config, now),
         State::Incomplete => {
@@ -178,7 +178,7 @@ fn enter(entry: &mut Entry, state: State, deadline: u64) {
     (entry.state, entry.tries, entry.deadline) = (state, 0, deadline);
 }
 
-fn ask(entry: &mut Entry, config: Config, now: u64) -> Expiry {
+fn ask(entry: &mut Entry, config: ArpConfig, now: u64) -> Expiry {
     entry.tries += 1;
     entry.deadline = now.saturating_add(config.retry);
     Expiry::Ask(if entry.state == State::Probe { entry.mac } else { MacAddr::BROADCAST })

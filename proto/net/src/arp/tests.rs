@@ -12,7 +12,7 @@ const US_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const PEER_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 /// A cache which has made its announcements.
-fn quiet(config: Config) -> Cache {
+fn quiet(config: ArpConfig) -> Cache {
     let locals = Locals::new(&[Cidr::new(US_IP, 24).unwrap()]);
     let mut cache = Cache::new(US, locals, config, 0);
     cache.poll(0, |_| {});
@@ -51,7 +51,7 @@ fn tentative_addresses_are_probed_before_use() {
     let wanted = Ipv4Addr::new(10, 0, 0, 77);
     let tentative = Locals::new(&[Cidr::new(wanted, 24).unwrap()]);
     let fresh = || {
-        let mut cache = Cache::new(US, locals.clone(), Config::default(), 0);
+        let mut cache = Cache::new(US, locals.clone(), ArpConfig::default(), 0);
         cache.set_tentative(&tentative, 0);
         cache
     };
@@ -87,7 +87,7 @@ fn tentative_addresses_are_probed_before_use() {
 
 #[test]
 fn a_question_is_asked_once_and_answered() {
-    let mut cache = quiet(Config::default());
+    let mut cache = quiet(ArpConfig::default());
     let asked = Lookup::MissSendRequest(request_to(MacAddr::BROADCAST));
     assert!(cache.neighbours().state(PEER_IP).is_none());
     assert_eq!(cache.lookup(PEER_IP, T), asked);
@@ -115,7 +115,7 @@ fn the_frame_is_whole() {
 
 #[test]
 fn an_absent_neighbour_fails_after_all_tries_and_is_left_alone_for_a_while() {
-    let mut cache = quiet(Config::default());
+    let mut cache = quiet(ArpConfig::default());
     cache.lookup(PEER_IP, T);
     let again = Action::Send(request_to(MacAddr::BROADCAST));
     assert_eq!(cache.poll_at(), Some(T + SECOND));
@@ -131,7 +131,7 @@ fn an_absent_neighbour_fails_after_all_tries_and_is_left_alone_for_a_while() {
 
 #[test]
 fn a_used_neighbour_is_asked_before_it_expires_and_stays_usable() {
-    let mut cache = quiet(Config::default());
+    let mut cache = quiet(ArpConfig::default());
     cache.lookup(PEER_IP, T);
     reply_from_peer(&mut cache, T);
     cache.lookup(PEER_IP, T + SECOND);
@@ -146,7 +146,7 @@ fn a_used_neighbour_is_asked_before_it_expires_and_stays_usable() {
 
 #[test]
 fn a_neighbour_that_moved_is_found_again_by_broadcast() {
-    let mut cache = quiet(Config::default());
+    let mut cache = quiet(ArpConfig::default());
     cache.lookup(PEER_IP, T);
     reply_from_peer(&mut cache, T);
     cache.lookup(PEER_IP, T + SECOND);
@@ -165,7 +165,7 @@ fn a_neighbour_that_moved_is_found_again_by_broadcast() {
 
 #[test]
 fn an_unused_neighbour_goes_stale_and_away() {
-    let mut cache = quiet(Config::default());
+    let mut cache = quiet(ArpConfig::default());
     cache.lookup(PEER_IP, T);
     reply_from_peer(&mut cache, T);
     let stale = T + 30 * SECOND;
@@ -179,7 +179,7 @@ fn an_unused_neighbour_goes_stale_and_away() {
 
 #[test]
 fn a_stale_neighbour_that_is_used_again_is_asked_at_once() {
-    let mut cache = quiet(Config::default());
+    let mut cache = quiet(ArpConfig::default());
     cache.lookup(PEER_IP, T);
     reply_from_peer(&mut cache, T);
     let later = T + 40 * SECOND;
@@ -191,7 +191,7 @@ fn a_stale_neighbour_that_is_used_again_is_asked_at_once() {
 
 #[test]
 fn requests_to_us_are_answered_and_remembered() {
-    let mut cache = quiet(Config::default());
+    let mut cache = quiet(ArpConfig::default());
     let outcome = cache.handle(&arp(op::REQUEST, PEER, PEER_IP, US_IP), T);
     let answer = ArpRepr { op: op::REPLY, sha: US, spa: US_IP, tha: PEER, tpa: PEER_IP };
     assert_eq!(outcome.reply, Some(Transmit { dst: PEER, arp: answer }));
@@ -200,7 +200,7 @@ fn requests_to_us_are_answered_and_remembered() {
 
 #[test]
 fn only_requests_to_us_from_neighbours_make_entries() {
-    let mut cache = quiet(Config::default());
+    let mut cache = quiet(ArpConfig::default());
     let far = Ipv4Addr::new(172, 16, 0, 1);
     for packet in [
         arp(op::REQUEST, PEER, PEER_IP, PEER_IP),
@@ -219,7 +219,7 @@ fn only_requests_to_us_from_neighbours_make_entries() {
 
 #[test]
 fn a_gratuitous_announcement_updates_what_is_known() {
-    let mut cache = quiet(Config::default());
+    let mut cache = quiet(ArpConfig::default());
     cache.lookup(PEER_IP, T);
     reply_from_peer(&mut cache, T);
     let generation = cache.neighbours().generation();
@@ -234,7 +234,7 @@ fn a_gratuitous_announcement_updates_what_is_known() {
 
 #[test]
 fn static_entries_stay_as_they_are() {
-    let mut cache = quiet(Config { capacity: 2, ..Config::default() });
+    let mut cache = quiet(ArpConfig { capacity: 2, ..ArpConfig::default() });
     cache.neighbours_mut().insert_static(PEER_IP, PEER, T).unwrap();
     let outcome = cache.handle(&arp(op::REQUEST, OTHER, PEER_IP, US_IP), T);
     assert_eq!((outcome.learned, outcome.reply.is_some()), (None, true));
@@ -254,7 +254,7 @@ fn static_entries_stay_as_they_are() {
 
 #[test]
 fn bad_senders_and_loops() {
-    let mut cache = quiet(Config::default());
+    let mut cache = quiet(ArpConfig::default());
     let mut judged = |op, sha, spa| cache.handle(&arp(op, sha, spa, US_IP), T).verdict;
     assert_eq!(judged(3, PEER, PEER_IP), Verdict::UnknownOp);
     assert_eq!(judged(1, US, PEER_IP), Verdict::Loop);
@@ -268,7 +268,7 @@ fn bad_senders_and_loops() {
 
 #[test]
 fn a_conflict_is_reported_and_the_address_defended_unless_it_goes_on() {
-    let mut cache = quiet(Config::default());
+    let mut cache = quiet(ArpConfig::default());
     let thief = arp(op::REQUEST, OTHER, US_IP, US_IP);
     let defence = Some(Transmit::request(MacAddr::BROADCAST, US, US_IP, US_IP));
     for (now, reply) in
@@ -283,7 +283,7 @@ fn a_conflict_is_reported_and_the_address_defended_unless_it_goes_on() {
 #[test]
 fn addresses_are_announced_twice() {
     let locals = Locals::new(&[Cidr::new(US_IP, 24).unwrap()]);
-    let mut cache = Cache::new(US, locals, Config::default(), T);
+    let mut cache = Cache::new(US, locals, ArpConfig::default(), T);
     let announcement = Action::Send(Transmit::request(MacAddr::BROADCAST, US, US_IP, US_IP));
     assert_eq!(polled(&mut cache, T), [announcement]);
     assert_eq!(cache.poll_at(), Some(T + 2 * SECOND));
@@ -298,7 +298,7 @@ fn addresses_are_announced_twice() {
 
 #[test]
 fn questions_without_answers_leave_room_for_others() {
-    let mut cache = quiet(Config { capacity: 8, ..Config::default() });
+    let mut cache = quiet(ArpConfig { capacity: 8, ..ArpConfig::default() });
     for host in 100..104 {
         let asked = cache.lookup(Ipv4Addr::new(10, 0, 0, host), T);
         assert!(matches!(asked, Lookup::MissSendRequest(_)));
@@ -317,7 +317,7 @@ fn questions_without_answers_leave_room_for_others() {
 /// packets.
 #[test]
 fn questions_that_strangers_provoke_leave_room_for_our_own() {
-    let mut cache = quiet(Config { capacity: 64, ..Config::default() });
+    let mut cache = quiet(ArpConfig { capacity: 64, ..ArpConfig::default() });
     let ip = |host| Ipv4Addr::new(10, 0, 0, host);
     let provoked: Vec<_> =
         (100..200).map(|host| cache.lookup_for(ip(host), Demand::Provoked, T)).collect();
@@ -330,7 +330,7 @@ fn questions_that_strangers_provoke_leave_room_for_our_own() {
 /// 100,000 requests in a burst once got as many answers.
 #[test]
 fn requests_from_one_sender_are_answered_so_often_only() {
-    let mut cache = quiet(Config::default());
+    let mut cache = quiet(ArpConfig::default());
     let mut ask = |spa| cache.handle(&arp(op::REQUEST, OTHER, spa, US_IP), T);
     let answered = (0..100_000).filter(|_| ask(Ipv4Addr::new(10, 0, 0, 9)).reply.is_some()).count();
     assert_eq!((answered, ask(Ipv4Addr::new(10, 0, 0, 9)).verdict), (10, Verdict::Limited));
@@ -340,7 +340,7 @@ fn requests_from_one_sender_are_answered_so_often_only() {
 
 #[test]
 fn a_flood_of_invented_neighbours_does_not_evict_the_one_in_use() {
-    let mut cache = quiet(Config { capacity: 8, ..Config::default() });
+    let mut cache = quiet(ArpConfig { capacity: 8, ..ArpConfig::default() });
     cache.handle(&arp(op::REQUEST, PEER, PEER_IP, US_IP), T);
     cache.lookup(PEER_IP, T);
     for host in 3..=254 {
@@ -384,7 +384,7 @@ proptest! {
     /// asked by broadcast more often than the limit allows.
     #[test]
     fn invariants(events in vec(event(), 1..120)) {
-        let config = Config { capacity: 6, ..Config::default() };
+        let config = ArpConfig { capacity: 6, ..ArpConfig::default() };
         let (mut cache, mut now) = (quiet(config), T);
         let mut seen = (cache.neighbours().generation(), resolved(&cache));
         let ip = |host| Ipv4Addr::new(10, 0, 0, host);

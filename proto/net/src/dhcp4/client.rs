@@ -47,7 +47,7 @@ impl Probing {
 
 /// Parameters of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct ClientConfig {
     /// The interface's link address.
     pub mac: MacAddr,
     /// For transaction identifiers and delays; another one for every start.
@@ -112,7 +112,7 @@ pub enum Ignored {
 /// A client on one interface; see the [module's documentation](super).
 #[derive(Clone, Debug)]
 pub struct Client {
-    pub(super) config: Config,
+    pub(super) config: ClientConfig,
     pub(super) random: Random,
     pub(super) state: State,
     pub(super) xid: u32,
@@ -136,7 +136,7 @@ pub struct Client {
 
 impl Client {
     /// A client that will send its first message within a second.
-    pub fn new(config: Config, now: u64) -> Self {
+    pub fn new(config: ClientConfig, now: u64) -> Self {
         let mut client = Self {
             config,
             random: config.random,

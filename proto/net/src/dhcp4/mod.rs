@@ -37,7 +37,7 @@ mod send;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Client, Config, Event, Ignored, Output, Probing, State};
+pub use client::{Client, ClientConfig, Event, Ignored, Output, Probing, State};
 pub use lease::{GatewayRoute, Lease, MAX_DNS, MAX_ROUTES};
 pub use send::Transmit;
 pub use weever_wire::dhcp4::{CLIENT_PORT, SERVER_PORT};

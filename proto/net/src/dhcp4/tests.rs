@@ -16,7 +16,7 @@ const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 50);
 const NOBODY: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
 
 fn client(probing: Probing) -> Client {
-    Client::new(Config { mac: MAC, random: Random::new(1), probing }, 0)
+    Client::new(ClientConfig { mac: MAC, random: Random::new(1), probing }, 0)
 }
 
 /// All that is to be done at `now`.
@@ -381,7 +381,7 @@ proptest! {
         script in proptest::collection::vec((0u8..9, any::<u32>(), 0u64..30, any::<bool>()), 1..200), seed: u64,
     ) {
         let probing = Probing::RFC5227;
-        let (mut client, mut now) = (Client::new(Config { mac: MAC, random: Random::new(seed), probing }, 0), 0);
+        let (mut client, mut now) = (Client::new(ClientConfig { mac: MAC, random: Random::new(seed), probing }, 0), 0);
         let (mut xid, mut messages) = (0, 0u64);
         for (kind, bits, wait, conflict) in script {
             now += wait * SECOND;

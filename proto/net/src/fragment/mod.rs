@@ -33,7 +33,7 @@ mod table;
 
 pub use ident::Idents;
 pub use piece::{Key, Piece, Reject};
-pub use reassembly::{Config, Expired, Offer, Reassembler};
+pub use reassembly::{Expired, Offer, Reassembler, ReassemblyConfig};
 pub use send::{Split, SplitError, split_v4, split_v6};
 
 /// Bytes of the longest datagram that can be put together, IP header included, in both families.

@@ -11,7 +11,7 @@ use crate::SECOND;
 
 /// Limits of a [`Reassembler`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct ReassemblyConfig {
     /// Datagrams in pieces at a time.
     pub datagrams: usize,
     /// Of them, from one source.
@@ -25,7 +25,7 @@ pub struct Config {
     pub timeout_v6: u64,
 }
 
-impl Default for Config {
+impl Default for ReassemblyConfig {
     /// 64 datagrams of 4 MiB together, 16 of one source; 30 and 60 seconds.
     fn default() -> Self {
         Self {
@@ -65,7 +65,7 @@ pub struct Expired<'a> {
 /// Datagrams in pieces; see the [module's documentation](super). A room `S` is memory for one
 /// datagram.
 pub struct Reassembler<S> {
-    config: Config,
+    config: ReassemblyConfig,
     table: Table<S>,
     evicted: u64,
 }
@@ -78,8 +78,8 @@ impl<S> fmt::Debug for Reassembler<S> {
 
 impl<S: AsMut<[u8]>> Reassembler<S> {
     /// Nothing in pieces yet. Allocates all it will ever need: about 3.3 KiB per datagram.
-    pub fn new(config: Config) -> Self {
-        let config = Config { datagrams: config.datagrams.max(1), ..config };
+    pub fn new(config: ReassemblyConfig) -> Self {
+        let config = ReassemblyConfig { datagrams: config.datagrams.max(1), ..config };
         Self { config, table: Table::new(config.datagrams), evicted: 0 }
     }
 

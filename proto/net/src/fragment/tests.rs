@@ -105,7 +105,7 @@ fn the_longest_of_both_families() {
         for mtu in [1280, 1500, 9000] {
             let mut fragments = split(&datagram, mtu, 77);
             fragments.reverse();
-            let got = feed(&mut Pieces::new(Config::default()), &fragments);
+            let got = feed(&mut Pieces::new(ReassemblyConfig::default()), &fragments);
             assert_eq!(got.len(), 1);
             same_datagram(&got[0], &datagram);
         }
@@ -125,7 +125,7 @@ fn options_travel_as_they_should() {
     assert_eq!(fragments[1][20..24], [148, 4, 0, 0]);
     let mut order: Vec<_> = fragments.to_vec();
     order.rotate_left(1);
-    let got = feed(&mut Pieces::new(Config::default()), &order);
+    let got = feed(&mut Pieces::new(ReassemblyConfig::default()), &order);
     same_datagram(&got[0], &datagram);
 }
 
@@ -138,7 +138,7 @@ fn a_fragment_is_cut_further_and_still_fits() {
         fine.extend(all(split_v4(fragment, 1500, None).unwrap(), 1500));
     }
     fine.push(last);
-    same_datagram(&feed(&mut Pieces::new(Config::default()), &fine)[0], &datagram);
+    same_datagram(&feed(&mut Pieces::new(ReassemblyConfig::default()), &fine)[0], &datagram);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn extension_headers_stay_in_front() {
     }
     let mut reversed = fragments.clone();
     reversed.reverse();
-    assert_eq!(feed(&mut Pieces::new(Config::default()), &reversed), [packet]);
+    assert_eq!(feed(&mut Pieces::new(ReassemblyConfig::default()), &reversed), [packet]);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn the_end_cannot_move() {
     let long = split(&datagram_v4(1, &payload(4400, 3)), 1500, 5);
     let short = split(&datagram_v4(1, &payload(2900, 3)), 1500, 5);
     for order in [[&long[2], &short[1]], [&short[1], &long[2]]] {
-        let mut pieces = Pieces::new(Config::default());
+        let mut pieces = Pieces::new(ReassemblyConfig::default());
         assert_eq!(offer(&mut pieces, order[0], 0), Offer::Kept);
         assert_eq!(offer(&mut pieces, order[1], 0), Offer::Rejected(Reject::Overlap));
         assert_eq!(offer(&mut pieces, &long[0], 0), Offer::Rejected(Reject::GivenUp));
@@ -218,7 +218,7 @@ fn the_end_cannot_move() {
 #[test]
 fn a_duplicate_is_passed_over_and_a_forgery_is_not() {
     let fragments = split(&datagram_v4(1, &payload(4000, 3)), 1500, 5);
-    let mut pieces = Pieces::new(Config::default());
+    let mut pieces = Pieces::new(ReassemblyConfig::default());
     assert_eq!(offer(&mut pieces, &fragments[1], 0), Offer::Kept);
     assert_eq!(offer(&mut pieces, &fragments[1], 0), Offer::Duplicate);
     let mut forged = fragments[1].clone();
@@ -228,7 +228,7 @@ fn a_duplicate_is_passed_over_and_a_forgery_is_not() {
 
 #[test]
 fn time_runs_out_and_says_so_if_the_first_came() {
-    let mut pieces = Pieces::new(Config::default());
+    let mut pieces = Pieces::new(ReassemblyConfig::default());
     let (one, two) = (datagram_v4(1, &payload(4000, 3)), datagram_v4(3, &payload(4000, 3)));
     let (one, two) = (split(&one, 1500, 5), split(&two, 1500, 6));
     let six = split(&datagram_v6(&payload(4000, 3)), 1500, 7);
@@ -251,7 +251,7 @@ fn time_runs_out_and_says_so_if_the_first_came() {
 
 #[test]
 fn a_flood_pushes_out_itself() {
-    let config = Config { datagrams: 8, per_source: 6, ..Config::default() };
+    let config = ReassemblyConfig { datagrams: 8, per_source: 6, ..ReassemblyConfig::default() };
     let mut pieces = Pieces::new(config);
     let honest = split(&datagram_v4(1, &payload(2000, 3)), 1500, 5);
     assert_eq!(offer(&mut pieces, &honest[0], 0), Offer::Kept);
@@ -279,7 +279,7 @@ fn a_flood_pushes_out_itself() {
 /// and they do not.
 #[test]
 fn a_flood_of_single_fragments_does_not_push_out_what_makes_progress() {
-    let mut pieces = Pieces::new(Config::default());
+    let mut pieces = Pieces::new(ReassemblyConfig::default());
     let honest = split(&datagram_v4(1, &payload(9000, 3)), 1500, 5);
     let mut flood = (2..=250u8).cycle().zip(1000u16..);
     assert_eq!(offer(&mut pieces, &honest[0], 0), Offer::Kept);
@@ -295,7 +295,7 @@ fn a_flood_of_single_fragments_does_not_push_out_what_makes_progress() {
 
 #[test]
 fn bytes_are_bounded_and_memory_that_is_gone_is_taken_back() {
-    let mut pieces = Pieces::new(Config { bytes: 10_000, ..Config::default() });
+    let mut pieces = Pieces::new(ReassemblyConfig { bytes: 10_000, ..ReassemblyConfig::default() });
     for src in 0..200 {
         let bomb = split(&datagram_v4(src, &payload(3000, 3)), 1500, 1);
         offer(&mut pieces, &bomb[0], 0);
@@ -306,7 +306,7 @@ fn bytes_are_bounded_and_memory_that_is_gone_is_taken_back() {
     let packet = split(&datagram_v4(1, &payload(3000, 3)), 1500, 9);
     let piece = piece(&packet[0]).unwrap().unwrap();
     assert_eq!(pieces.offer(&piece, 0, || None), Offer::Rejected(Reject::NoRoom));
-    let mut small = Pieces::new(Config::default());
+    let mut small = Pieces::new(ReassemblyConfig::default());
     assert_eq!(small.offer(&piece, 0, || Some(vec![0; 100])), Offer::Rejected(Reject::TooLong));
     assert_eq!(small.bytes(), 0);
 }
@@ -320,9 +320,9 @@ fn congestion_marks_are_joined() {
     };
     let mut fragments = split(&datagram_v4(1, &payload(2000, 3)), 1500, 5);
     mark(&mut fragments, [2, 3]);
-    assert_eq!(feed(&mut Pieces::new(Config::default()), &fragments)[0][1], 3);
+    assert_eq!(feed(&mut Pieces::new(ReassemblyConfig::default()), &fragments)[0][1], 3);
     mark(&mut fragments, [0, 3]);
-    let mut pieces = Pieces::new(Config::default());
+    let mut pieces = Pieces::new(ReassemblyConfig::default());
     offer(&mut pieces, &fragments[0], 0);
     assert_eq!(offer(&mut pieces, &fragments[1], 0), Offer::Rejected(Reject::Ecn));
 }
@@ -346,7 +346,7 @@ proptest! {
         for at in (1..fragments.len()).rev() {
             fragments.swap(at, random.up_to(at as u64) as usize);
         }
-        let mut pieces = Pieces::new(Config::default());
+        let mut pieces = Pieces::new(ReassemblyConfig::default());
         let whole = feed(&mut pieces, &fragments);
         // Enough duplicates are a second datagram.
         prop_assert!(!whole.is_empty());
@@ -360,7 +360,7 @@ proptest! {
     ) {
         // Pieces of a datagram of `total` units, some of which share a unit without being equal.
         let data = payload(total * 8, bytes);
-        let mut pieces = Pieces::new(Config::default());
+        let mut pieces = Pieces::new(ReassemblyConfig::default());
         let mut taken = vec![None; total];
         let mut overlapped = false;
         for (n, &(first, units)) in cuts.iter().enumerate() {
@@ -384,7 +384,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_harmless(packets in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..120), 0..40)) {
-        let mut pieces = Pieces::new(Config { datagrams: 4, ..Config::default() });
+        let mut pieces = Pieces::new(ReassemblyConfig { datagrams: 4, ..ReassemblyConfig::default() });
         for (now, mut packet) in packets.into_iter().enumerate() {
             if packet.len() > 44 {
                 packet[0] = if packet[0] & 1 == 0 { 0x45 } else { 0x60 };
@@ -422,7 +422,7 @@ fn first_behind_options(extra: usize, ident: u8) -> Vec<u8> {
 
 #[test]
 fn headers_longer_than_what_is_remembered_leave_the_account_right() {
-    let mut pieces = Pieces::new(Config::default());
+    let mut pieces = Pieces::new(ReassemblyConfig::default());
     let refused = offer(&mut pieces, &first_behind_options(1192, 8), 0);
     assert_eq!(refused, Offer::Rejected(Reject::Malformed));
     assert_eq!(pieces.bytes(), 0);

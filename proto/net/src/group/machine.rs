@@ -15,7 +15,7 @@ const MAX_USERS: usize = 64;
 
 /// Limits of [`Memberships`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct MembershipConfig {
     /// Groups that are listened to.
     pub groups: usize,
     /// Times that a change is reported, until a querier says otherwise (RFC 3376 §8.1).
@@ -24,7 +24,7 @@ pub struct Config {
     pub random: Random,
 }
 
-impl Default for Config {
+impl Default for MembershipConfig {
     fn default() -> Self {
         Self { groups: 256, robustness: 2, random: Random::new(0) }
     }
@@ -51,7 +51,7 @@ pub enum GroupError {
 /// The memberships of one interface; see the [module's documentation](super).
 #[derive(Clone, Debug)]
 pub struct Memberships<A> {
-    pub(super) config: Config,
+    pub(super) config: MembershipConfig,
     pub(super) random: Random,
     /// Ascending.
     pub(super) members: Vec<Member<A>>,
@@ -70,7 +70,7 @@ pub struct Memberships<A> {
 
 impl<A: Family> Memberships<A> {
     /// Listens to nothing.
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: MembershipConfig) -> Self {
         Self {
             config,
             random: config.random,

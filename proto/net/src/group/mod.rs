@@ -24,5 +24,5 @@ mod tests;
 
 pub use family::{Family, Query, Version};
 pub use filter::{Filter, MAX_SOURCES, Mode};
-pub use machine::{Config, GroupError, Memberships};
+pub use machine::{GroupError, MembershipConfig, Memberships};
 pub use report::Outgoing;

@@ -53,7 +53,7 @@ fn next(of: &mut Memberships<Ipv4Addr>, now: &mut u64) -> Vec<Record> {
 }
 
 fn host() -> Memberships<Ipv4Addr> {
-    Memberships::new(Config::default())
+    Memberships::new(MembershipConfig::default())
 }
 
 fn query(version: Version, group: Option<Ipv4Addr>) -> Query<Ipv4Addr> {
@@ -230,7 +230,7 @@ fn an_older_querier_counts_for_as_long_as_the_last_query_says() {
 #[test]
 fn limits_are_errors() {
     let mut host: Memberships<Ipv4Addr> =
-        Memberships::new(Config { groups: 2, ..Config::default() });
+        Memberships::new(MembershipConfig { groups: 2, ..MembershipConfig::default() });
     assert_eq!(host.set(1, SRC, Filter::any(), 0), Err(GroupError::NotAGroup));
     let many: Vec<_> = (0..65).map(source).collect();
     assert_eq!(
@@ -249,7 +249,7 @@ fn limits_are_errors() {
 fn listeners_of_ipv6_say_the_same_in_longer_words() {
     let (us, group): (Ipv6Addr, Ipv6Addr) =
         ("fe80::1".parse().unwrap(), "ff02::1:ff00:1".parse().unwrap());
-    let mut host: Memberships<Ipv6Addr> = Memberships::new(Config::default());
+    let mut host: Memberships<Ipv6Addr> = Memberships::new(MembershipConfig::default());
     let mut out = [0; 1200];
     host.set(1, "ff02::1".parse().unwrap(), Filter::any(), 0).unwrap();
     assert_eq!(host.poll(0, us, &mut out), None, "all nodes");

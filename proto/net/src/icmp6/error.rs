@@ -1,7 +1,7 @@
 //! Sending errors: when one may be sent, its message, and how much it quotes.
 
 use weever_wire::icmpv6::{HEADER_LEN, Icmpv6Repr, kind, problem, unreachable};
-use weever_wire::ipv6::{self, Chain, ChainFault, Ipv6Header, Report, next_header};
+use weever_wire::ipv6::{self, Chain, ChainFault, Ipv6Header, OptionReport, next_header};
 
 use crate::fragment::{Piece, Reject};
 use crate::ipv6::MIN_MTU;
@@ -69,10 +69,10 @@ impl Cause {
                 Some(Cause::NextHeader { pointer: pointer as u32 })
             }
             ChainFault::Routing { pointer } => Some(Cause::HeaderField { pointer: pointer as u32 }),
-            ChainFault::Option { pointer, report: Report::Always } => {
+            ChainFault::Option { pointer, report: OptionReport::Always } => {
                 Some(Cause::Option { pointer: pointer as u32, even_to_group: true })
             }
-            ChainFault::Option { pointer, report: Report::UnlessGroup } => {
+            ChainFault::Option { pointer, report: OptionReport::UnlessGroup } => {
                 Some(Cause::Option { pointer: pointer as u32, even_to_group: false })
             }
             _ => None,
@@ -268,10 +268,10 @@ mod tests {
         let of = Cause::of_chain;
         assert_eq!(of(ChainFault::Truncated), None);
         assert_eq!(of(ChainFault::TooMany), None);
-        assert_eq!(of(ChainFault::Option { pointer: 42, report: Report::Never }), None);
+        assert_eq!(of(ChainFault::Option { pointer: 42, report: OptionReport::Never }), None);
         let silent = Cause::Option { pointer: 42, even_to_group: false };
         assert_eq!(
-            of(ChainFault::Option { pointer: 42, report: Report::UnlessGroup }),
+            of(ChainFault::Option { pointer: 42, report: OptionReport::UnlessGroup }),
             Some(silent)
         );
         assert_eq!(

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
-use super::{ANNOUNCE_NUM, Config, MAX_ADDRESSES};
+use super::{ANNOUNCE_NUM, MAX_ADDRESSES, NdpConfig};
 use crate::SECOND;
 use crate::addr::Cidr6;
 use crate::ipv6::{AddrOrigin, AddrState, Locals6, OwnAddr};
@@ -77,7 +77,7 @@ impl Addresses {
         &mut self,
         (cidr, origin, collisions): (Cidr6, AddrOrigin, u8),
         lifetimes: Lifetimes,
-        config: &Config,
+        config: &NdpConfig,
         (now, delay): (u64, u64),
     ) -> bool {
         if self.list.len() >= MAX_ADDRESSES || self.get(cidr.addr()).is_some() {

@@ -4,7 +4,7 @@ use core::net::Ipv6Addr;
 
 use weever_wire::MacAddr;
 
-use super::{Config, Learned, Lookup, State};
+use super::{Learned, Lookup, NdpConfig, State};
 use crate::neighbour::{Demand, Entries, Entry, NEVER};
 
 /// An action that became due.
@@ -39,14 +39,14 @@ pub(super) enum AdvertResult {
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
     pub(super) entries: Entries<Ipv6Addr>,
-    config: Config,
+    config: NdpConfig,
     /// ReachableTime and RetransTimer, as routers and chance have them.
     pub(super) reachable: u64,
     pub(super) retrans: u64,
 }
 
 impl Cache {
-    pub(super) fn new(config: Config) -> Self {
+    pub(super) fn new(config: NdpConfig) -> Self {
         let (reachable, retrans) = (config.reachable, config.retrans);
         Self { entries: Entries::new(config.capacity), config, reachable, retrans }
     }
@@ -148,7 +148,7 @@ impl Cache {
 /// The transition of an entry whose deadline has come; false if it is forgotten.
 fn expire(
     entry: &mut Entry<Ipv6Addr>,
-    config: &Config,
+    config: &NdpConfig,
     retrans: u64,
     now: u64,
     act: &mut impl FnMut(Due),

@@ -63,7 +63,7 @@ pub enum Identifier {
 
 /// Limits and times of a [`Node`], with the defaults of RFC 4861 §10 and RFC 4862 §5.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct NdpConfig {
     /// Neighbours that are known or asked for at the same time; at least 2.
     pub capacity: usize,
     /// BASE_REACHABLE_TIME, before a router says otherwise and chance makes it half to one and a
@@ -95,7 +95,7 @@ pub struct Config {
     pub mtu: u16,
 }
 
-impl Default for Config {
+impl Default for NdpConfig {
     fn default() -> Self {
         Self {
             capacity: 1024,

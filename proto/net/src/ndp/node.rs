@@ -9,7 +9,7 @@ use super::address::{Addresses, Lifetimes, Sent};
 use super::cache::{Cache, Due};
 use super::router::{Prefixes, Routers, Solicitations};
 use super::{
-    ADVERTS, Action, Config, Discovery, Identifier, Learned, Lookup, Params, REACHABLE_RENEWAL,
+    ADVERTS, Action, Discovery, Identifier, Learned, Lookup, NdpConfig, Params, REACHABLE_RENEWAL,
     START_DELAY, Transmit,
 };
 use crate::addr::Cidr6;
@@ -25,7 +25,7 @@ use crate::random::Random;
 #[derive(Clone, Debug)]
 pub struct Node {
     pub(super) mac: MacAddr,
-    pub(super) config: Config,
+    pub(super) config: NdpConfig,
     pub(super) cache: Cache,
     pub(super) addresses: Addresses,
     pub(super) routers: Routers,
@@ -46,7 +46,7 @@ pub struct Node {
 impl Node {
     /// A station without addresses but, if configured, a link-local one, which is asked for first.
     /// `random` decides delays and nonces; give every station its own.
-    pub fn new(mac: MacAddr, config: Config, mut random: Random, now: u64) -> Self {
+    pub fn new(mac: MacAddr, config: NdpConfig, mut random: Random, now: u64) -> Self {
         let start = now.saturating_add(random.up_to(START_DELAY));
         let asks = config.accept_ra && !config.router;
         let mut node = Self {
@@ -120,7 +120,7 @@ impl Node {
     /// Gives the interface an operator's address that is used at once; false if it is there already,
     /// or there are too many.
     pub fn adopt_address(&mut self, cidr: Cidr6, now: u64) -> bool {
-        let (config, what) = (Config { dad_transmits: 0, ..self.config }, AddrOrigin::Static);
+        let (config, what) = (NdpConfig { dad_transmits: 0, ..self.config }, AddrOrigin::Static);
         let added = self.addresses.add((cidr, what, 0), Lifetimes::FOR_EVER, &config, (now, 0));
         self.settle();
         added
@@ -138,7 +138,7 @@ impl Node {
     }
 
     /// Its configuration, with the MTU that it follows.
-    pub fn config(&self) -> Config {
+    pub fn config(&self) -> NdpConfig {
         self.config
     }
 

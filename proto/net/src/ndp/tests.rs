@@ -38,8 +38,8 @@ fn tell(
     node.handle(&Received { src: ip(src), dst, message }, now)
 }
 
-fn quiet() -> Config {
-    Config { accept_ra: false, ..Config::default() }
+fn quiet() -> NdpConfig {
+    NdpConfig { accept_ra: false, ..NdpConfig::default() }
 }
 
 /// Stations on one link, and a clock.
@@ -58,7 +58,7 @@ impl Net {
         Net { now: 0, nodes, flying, sent, unresolved, up: true }
     }
 
-    fn pair(config: Config) -> Net {
+    fn pair(config: NdpConfig) -> Net {
         Net::new(
             [(A, 1), (B, 2)].map(|(mac, seed)| Node::new(mac, config, Random::new(seed), 0)).into(),
         )
@@ -254,7 +254,7 @@ fn who_asks_together_gives_up_together() {
 
 #[test]
 fn a_stable_identifier_that_is_taken_is_changed() {
-    let config = Config { identifier: Identifier::Stable([1, 2]), ..quiet() };
+    let config = NdpConfig { identifier: Identifier::Stable([1, 2]), ..quiet() };
     let mut net = Net::new([1, 2].map(|seed| Node::new(A, config, Random::new(seed), 0)).into());
     net.run_until(10 * SECOND);
     let used: Vec<_> = net.nodes.iter().filter_map(|node| node.locals().link_local()).collect();
@@ -301,14 +301,14 @@ const ROUTER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 
 fn settled() -> Node {
     let mut node =
-        Node::new(A, Config { dad_transmits: 0, ..Config::default() }, Random::new(1), 0);
+        Node::new(A, NdpConfig { dad_transmits: 0, ..NdpConfig::default() }, Random::new(1), 0);
     node.poll(2 * SECOND, |_| ());
     node
 }
 
 #[test]
 fn routers_are_asked_for_less_and_less_often_until_one_answers() {
-    let mut net = Net::new([Node::new(A, Config::default(), Random::new(1), 0)].into());
+    let mut net = Net::new([Node::new(A, NdpConfig::default(), Random::new(1), 0)].into());
     net.run_until(1000 * SECOND);
     let asked: Vec<u64> = net
         .sent
@@ -603,7 +603,7 @@ fn an_advertisement_without_the_override_flag_changes_no_address() {
 
 #[test]
 fn a_flood_of_solicitations_evicts_its_own_inventions() {
-    let config = Config { capacity: 8, ..quiet() };
+    let config = NdpConfig { capacity: 8, ..quiet() };
     let mut net = Net::pair(config);
     net.run_until(3 * SECOND);
     net.lookup(0, ip(B_LL));
@@ -633,7 +633,7 @@ proptest! {
     fn anything_may_come(
         steps in vec((133u8..138, vec(any::<u8>(), 7..80), any::<u8>(), 0u64..5_000), 0..60),
     ) {
-        let mut node = Node::new(A, Config { capacity: 4, ..Config::default() }, Random::new(7), 0);
+        let mut node = Node::new(A, NdpConfig { capacity: 4, ..NdpConfig::default() }, Random::new(7), 0);
         let mut now = 0;
         for (kind, mut message, how, wait) in steps {
             now += wait * MILLIS;

@@ -41,14 +41,14 @@ const BUCKET: usize = 16;
 
 /// Limits of [`PathMtus`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct PathMtuConfig {
     /// Destinations that are remembered; above 16 as many as make whole buckets of 16.
     pub capacity: usize,
     /// How long. RFC 1191 §6.3 and RFC 8201 §4 recommend ten minutes before a larger one is tried.
     pub lifetime: u64,
 }
 
-impl Default for Config {
+impl Default for PathMtuConfig {
     fn default() -> Self {
         Self { capacity: 1024, lifetime: 600 * SECOND }
     }
@@ -97,14 +97,14 @@ pub struct Entry {
 /// changes it: a change costs a bucket, however large the table is.
 #[derive(Clone, Debug)]
 pub struct PathMtus {
-    config: Config,
+    config: PathMtuConfig,
     view: View,
     generation: u64,
 }
 
 impl PathMtus {
     /// Nothing known.
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: PathMtuConfig) -> Self {
         let buckets = config.capacity.div_ceil(BUCKET).max(1);
         let view = View { buckets: vec![Arc::default(); buckets], entries: 0 };
         Self { config, view, generation: 0 }

@@ -31,7 +31,7 @@ fn sent_to(list: &[IpAddr], now: u64) -> RecentSends {
 #[test]
 fn learns_lowers_and_forgets() {
     let recent = sent_to(&[ip(1), six()], 0);
-    let mut table = PathMtus::new(Config::default());
+    let mut table = PathMtus::new(PathMtuConfig::default());
     assert_eq!(table.learn(said(ip(1), 1500, 1400), 1500, &recent, 0), Ok(1400));
     assert_eq!(table.learn(said(ip(1), 1400, 1300), 1500, &recent, 5), Ok(1300));
     assert_eq!(table.learn(said(ip(1), 1500, 1400), 1500, &recent, 6), Err(TooBigReject::NotLower));
@@ -54,7 +54,7 @@ fn learns_lowers_and_forgets() {
 #[test]
 fn a_row_of_small_steps_is_short() {
     let recent = sent_to(&[ip(1), six()], 0);
-    let mut table = PathMtus::new(Config::default());
+    let mut table = PathMtus::new(PathMtuConfig::default());
     for (dst, floor) in [(ip(1), 576), (six(), 1280)] {
         let before = table.generation();
         for mtu in (0..1500).rev() {
@@ -73,7 +73,7 @@ fn a_row_of_small_steps_is_short() {
 fn views_share_what_has_not_changed() {
     let all: Vec<IpAddr> =
         (0..1024u32).map(|n| Ipv4Addr::from_bits(0x0a00_0000 + n).into()).collect();
-    let mut table = PathMtus::new(Config::default());
+    let mut table = PathMtus::new(PathMtuConfig::default());
     for dst in &all {
         let recent = sent_to(&[*dst], 0);
         assert_eq!(table.learn(said(*dst, 1500, 1400), 1500, &recent, 0), Ok(1400));
@@ -94,7 +94,7 @@ fn views_share_what_has_not_changed() {
 #[test]
 fn an_old_router_is_guessed_at() {
     let recent = sent_to(&[ip(1)], 0);
-    let mut table = PathMtus::new(Config::default());
+    let mut table = PathMtus::new(PathMtuConfig::default());
     for (length, mtu) in [(1500, 1492), (1492, 1006), (1006, 576)] {
         assert_eq!(table.learn(said(ip(1), length, 0), 1500, &recent, 0), Ok(mtu));
     }
@@ -107,7 +107,7 @@ fn an_old_router_is_guessed_at() {
 #[test]
 fn what_cannot_be_is_not_believed() {
     let recent = sent_to(&[ip(1)], 0);
-    let mut table = PathMtus::new(Config::default());
+    let mut table = PathMtus::new(PathMtuConfig::default());
     let mut refused = |said, now| table.learn(said, 1500, &recent, now).unwrap_err();
     assert_eq!(
         refused(TooBig { dont_fragment: false, ..said(ip(1), 1500, 1400) }, 0),
@@ -124,7 +124,7 @@ fn what_cannot_be_is_not_believed() {
 #[test]
 fn a_guess_at_what_was_sent_is_not_believed() {
     let recent = sent_to(&[ip(1)], 0);
-    let mut table = PathMtus::new(Config::default());
+    let mut table = PathMtus::new(PathMtuConfig::default());
     let sent = packet(ip(1), 1500);
     for guess in [
         SentPacket { ports: (5001, 7), ..sent },
@@ -148,7 +148,7 @@ fn an_echo_reply_is_no_packet_of_ours() {
     let reply = SentPacket { protocol: 1, ports: (0, 0), ..packet(ip(1), 1500) };
     recent.note(&reply, 0);
     let said = TooBig { packet: reply, dont_fragment: true, mtu: 600 };
-    let mut table = PathMtus::new(Config::default());
+    let mut table = PathMtus::new(PathMtuConfig::default());
     assert_eq!(table.learn(said, 1500, &recent, 0), Err(TooBigReject::NeverSent));
 }
 
@@ -157,7 +157,7 @@ fn an_echo_reply_is_no_packet_of_ours() {
 #[test]
 fn below_the_floor_routers_may_fragment() {
     let recent = sent_to(&[ip(1)], 0);
-    let mut table = PathMtus::new(Config::default());
+    let mut table = PathMtus::new(PathMtuConfig::default());
     assert_eq!(
         table.learn(said(ip(1), 1500, 60), 1500, &recent, 0),
         Err(TooBigReject::Contradiction)
@@ -175,7 +175,7 @@ proptest! {
     fn never_raised_never_below_the_floor_never_beyond_the_capacity(
         messages in proptest::collection::vec((0u8..40, 0u32..70_000, 0u32..70_000, 0u64..900), 1..200)
     ) {
-        let mut table = PathMtus::new(Config { capacity: 16, ..Config::default() });
+        let mut table = PathMtus::new(PathMtuConfig { capacity: 16, ..PathMtuConfig::default() });
         for (n, (dst, length, mtu, _)) in messages.into_iter().enumerate() {
             let dst = if dst == 0 { six() } else { ip(dst) };
             let now = n as u64;

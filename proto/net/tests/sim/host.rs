@@ -6,7 +6,7 @@
 use std::net::Ipv4Addr;
 
 use weever_net::addr::{Cidr, Locals};
-use weever_net::arp::{Action, Cache, Config, Discovery, Lookup, Transmit};
+use weever_net::arp::{Action, ArpConfig, Cache, Discovery, Lookup, Transmit};
 use weever_wire::MacAddr;
 use weever_wire::arp::{ArpRepr, ArpView};
 use weever_wire::ethernet::{EthernetHeader, EthernetRepr, HEADER_LEN, ethertype};
@@ -43,7 +43,7 @@ impl Host {
         let mac = MacAddr([2, 0, 0, 0, 0, station]);
         Self {
             mac,
-            arp: Cache::new(mac, locals(ip), Config::default(), 0),
+            arp: Cache::new(mac, locals(ip), ArpConfig::default(), 0),
             out: Vec::new(),
             data: Vec::new(),
             answers: Vec::new(),
@@ -57,7 +57,7 @@ impl Host {
     /// A new network card: another link address and nothing remembered.
     pub(crate) fn replace_card(&mut self, station: u8, now: u64) {
         self.mac = MacAddr([2, 0, 0, 0, 0, station]);
-        self.arp = Cache::new(self.mac, locals(self.ip), Config::default(), now);
+        self.arp = Cache::new(self.mac, locals(self.ip), ArpConfig::default(), now);
     }
 
     /// Sends `payload`.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use weever_net::random::Random;
 use weever_tcp::{
-    Config, Ecn, Endpoint, Id, ListenerConfig, ListenerId, Region, Segment, Settings, Tuple,
+    Ecn, Endpoint, Id, ListenerConfig, ListenerId, Region, Segment, Settings, TcpConfig, Tuple,
 };
 use weever_wire::checksum::Pseudo;
 use weever_wire::ipv4::{Ipv4Repr, Ipv4View};
@@ -44,11 +44,11 @@ struct Host {
 
 impl Host {
     fn new(key: u64, connections: usize) -> Self {
-        let config = Config {
+        let config = TcpConfig {
             receive_capacity: BUFFER as u32,
             max_connections: connections + 1,
             memory_limit: u64::MAX,
-            ..Config::default()
+            ..TcpConfig::default()
         };
         let endpoint = Endpoint::new(config, [key, 1], 0);
         Self { endpoint, send: Region::new(BUFFER), receive: Region::new(BUFFER) }

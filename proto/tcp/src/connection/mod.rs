@@ -13,7 +13,7 @@ use weever_wire::tcp::{MAX_WINDOW_SCALE, Seq, TIMESTAMPS_LEN, TcpOptions};
 use crate::congestion::{Controller, Window, initial_window};
 use crate::receive::Receiver;
 use crate::recovery::{Recovery, Rtt, Sent};
-use crate::{Config, Nanos, Tuple};
+use crate::{Nanos, TcpConfig, Tuple};
 use rare::Seldom;
 pub(crate) use state::{AckNeed, Chosen, Probe};
 pub use state::{Events, Failure, Settings, State};
@@ -92,7 +92,7 @@ pub struct Connection {
     pub(crate) failure: Option<Failure>,
     pub(crate) events: Events,
     pub(crate) keep_alive_probes: u8,
-    pub(crate) config: Arc<Config>,
+    pub(crate) config: Arc<TcpConfig>,
     pub(crate) settings: Chosen,
     pub(crate) snd: Sender,
     pub(crate) rcv: Receiver,
@@ -123,7 +123,7 @@ pub(crate) fn default_mss(tuple: &Tuple) -> u16 {
 impl Connection {
     /// A connection that will send SYN: an active OPEN (RFC 9293 §3.10.1), or, once
     /// [`accept_syn`](Self::accept_syn) was called, SYN and ACK.
-    pub(crate) fn new(birth: &Birth, config: &Arc<Config>, now: Nanos) -> Self {
+    pub(crate) fn new(birth: &Birth, config: &Arc<TcpConfig>, now: Nanos) -> Self {
         let iss = birth.iss;
         let settings = Settings {
             no_delay: false,

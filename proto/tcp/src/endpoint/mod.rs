@@ -18,7 +18,7 @@ use weever_timer::Wheel;
 use crate::connection::AckNeed;
 use crate::name::Id;
 use crate::segment::Transmit;
-use crate::{Config, Connection, Events, NEVER, Nanos, Payload, Reject, Settings, State, Tuple};
+use crate::{Connection, Events, NEVER, Nanos, Payload, Reject, Settings, State, TcpConfig, Tuple};
 use listener::Listener;
 pub use listener::{ListenError, ListenerConfig, ListenerId};
 pub use open::ConnectError;
@@ -57,7 +57,7 @@ pub struct Counters {
 /// Connections and listeners. See the [crate's documentation](crate) for how to drive it.
 #[derive(Debug)]
 pub struct Endpoint {
-    config: Arc<Config>,
+    config: Arc<TcpConfig>,
     secrets: Secrets,
     slots: Slots,
     free: Vec<u32>,
@@ -114,7 +114,7 @@ const TICK: Nanos = MILLIS / 4;
 
 impl Endpoint {
     /// An endpoint without connections. `root` is a secret: segments can be forged with it.
-    pub fn new(config: Config, root: [u64; 2], now: Nanos) -> Self {
+    pub fn new(config: TcpConfig, root: [u64; 2], now: Nanos) -> Self {
         Self {
             config: Arc::new(config),
             secrets: Secrets::new(root),

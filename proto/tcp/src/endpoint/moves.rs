@@ -70,7 +70,7 @@ impl Endpoint {
     }
 
     /// The name and the ends of the next connection that is no more, if
-    /// [`Config::report_gone`](crate::Config::report_gone) asks for them. Another one may have begun between
+    /// [`TcpConfig::report_gone`](crate::TcpConfig::report_gone) asks for them. Another one may have begun between
     /// these ends meanwhile.
     pub fn poll_gone(&mut self) -> Option<(Id, Tuple)> {
         self.gone.pop_front()
@@ -79,7 +79,7 @@ impl Endpoint {
     /// The longest IP packet of the first hop has changed: for connections that begin from now on.
     pub fn set_mtu(&mut self, mtu: u16) {
         if self.config.mtu != mtu {
-            let config = crate::Config { mtu, ..(*self.config).clone() };
+            let config = crate::TcpConfig { mtu, ..(*self.config).clone() };
             self.config = std::sync::Arc::new(config);
         }
     }

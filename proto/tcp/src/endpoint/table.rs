@@ -5,18 +5,18 @@ const FREE: u32 = u32::MAX;
 const GONE: u32 = u32::MAX - 1;
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Slot {
     /// The hash's low half, so that most others are told apart without a look at their connection.
     tag: u32,
     index: u32,
 }
 
-const EMPTY: Place = Place { tag: 0, index: FREE };
+const EMPTY: Slot = Slot { tag: 0, index: FREE };
 
 /// Indices by hash. At most half of the places are in use, so that a search looks at two on average.
 #[derive(Debug)]
 pub(crate) struct Table {
-    places: Vec<Place>,
+    places: Vec<Slot>,
     len: usize,
     gone: usize,
 }
@@ -66,7 +66,7 @@ impl Table {
         if self.places[at].index == GONE {
             self.gone -= 1;
         }
-        self.places[at] = Place { tag: hash as u32, index };
+        self.places[at] = Slot { tag: hash as u32, index };
     }
 
     fn grow(&mut self, hash_of: impl Fn(u32) -> u64) {

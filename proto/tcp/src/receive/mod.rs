@@ -5,7 +5,7 @@ mod reassembly;
 use weever_net::{MILLIS, SECOND};
 use weever_wire::tcp::{MAX_WINDOW_SCALE, Seq};
 
-use crate::{Config, EcnMode, Nanos, Tuple};
+use crate::{EcnMode, Nanos, TcpConfig, Tuple};
 pub(crate) use reassembly::{Inserted, Reassembly};
 
 /// Segments that are acknowledged at once when a connection is young, or was idle: slow start at the
@@ -65,7 +65,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    pub(crate) fn new(config: &Config, tuple: &Tuple, stamp_offset: u32) -> Self {
+    pub(crate) fn new(config: &TcpConfig, tuple: &Tuple, stamp_offset: u32) -> Self {
         let scale = if config.window_scaling { scale_for(config) } else { 0 };
         Self {
             irs: Seq(0),
@@ -138,13 +138,18 @@ impl Receiver {
         field as u16
     }
 
-    pub(crate) fn enlarge(&mut self, capacity: u32, config: &Config) {
+    pub(crate) fn enlarge(&mut self, capacity: u32, config: &TcpConfig) {
         self.capacity = self.capacity.max(capacity.min(most_capacity(config)));
     }
 
     /// Whether the region limits the peer: in the last round trip, more than half of it was read (dynamic
     /// right-sizing, Fisk and Feng 2001). Asked once a round trip.
-    pub(crate) fn is_too_small(&mut self, round_trip: Nanos, config: &Config, now: Nanos) -> bool {
+    pub(crate) fn is_too_small(
+        &mut self,
+        round_trip: Nanos,
+        config: &TcpConfig,
+        now: Nanos,
+    ) -> bool {
         let (now, rtt) = (now / MILLIS, round_trip.div_ceil(MILLIS));
         if u64::from((now as u32).wrapping_sub(self.tune_at)) < rtt || rtt == 0 {
             return false;
@@ -170,12 +175,12 @@ impl Receiver {
 const MAX_CAPACITY: u32 = 1 << 30;
 
 /// Octets that a region may be enlarged to.
-fn most_capacity(config: &Config) -> u32 {
+fn most_capacity(config: &TcpConfig) -> u32 {
     config.max_receive_capacity.max(config.receive_capacity).min(MAX_CAPACITY)
 }
 
 /// The shift with which the largest region can be offered.
-fn scale_for(config: &Config) -> u8 {
+fn scale_for(config: &TcpConfig) -> u8 {
     let most = most_capacity(config);
     (0..MAX_WINDOW_SCALE).find(|shift| most >> shift <= 0xffff).unwrap_or(MAX_WINDOW_SCALE)
 }

@@ -2,7 +2,7 @@
 
 use weever_net::{MILLIS, SECOND};
 
-use crate::{Config, Nanos};
+use crate::{Nanos, TcpConfig};
 
 /// G: the granularity of the clock, here that of the timer wheel.
 const GRANULARITY: Nanos = MILLIS;
@@ -68,7 +68,7 @@ impl Rtt {
     /// The timeout as it is now, doubled for each time that it ran out: (5.5) "RTO <- RTO * 2 ('back
     /// off the timer')".
     #[inline]
-    pub(crate) fn timeout(&self, config: &Config) -> Nanos {
+    pub(crate) fn timeout(&self, config: &TcpConfig) -> Nanos {
         let most = config.max_rto.max(config.min_rto);
         let rto = match self.smoothed {
             0 => Nanos::from(self.first) * SECOND,
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn the_timeout_follows_rfc_6298() {
-        let config = Config { min_rto: 0, ..Config::default() };
+        let config = TcpConfig { min_rto: 0, ..TcpConfig::default() };
         let mut rtt = Rtt::new();
         assert_eq!(rtt.timeout(&config), SECOND);
         rtt.sample(100 * MILLIS, 0);

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use weever_tcp::{Config, Ecn, Endpoint, Segment, Transmit, Tuple};
+use weever_tcp::{Ecn, Endpoint, Segment, TcpConfig, Transmit, Tuple};
 use weever_wire::tcp::{Seq, TcpOptions, TcpOptionsRepr, Timestamps, flag};
 
 use super::parse::{Event, Options, Packet, Step, When};
@@ -34,7 +34,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(config: Config, tolerance: u64) -> Self {
+    pub(crate) fn new(config: TcpConfig, tolerance: u64) -> Self {
         Self {
             endpoint: Endpoint::new(config, [3, 4], START),
             now: START,
@@ -269,11 +269,11 @@ impl Run {
 }
 
 /// The settings of a script, over those of tests: no timestamps unless it asks for them.
-pub(crate) fn config(settings: &[(usize, String, String)]) -> Result<(Config, u64), String> {
+pub(crate) fn config(settings: &[(usize, String, String)]) -> Result<(TcpConfig, u64), String> {
     use weever_tcp::EcnMode;
     use weever_tcp::congestion::Algorithm;
     const MILLIS: u64 = 1_000_000;
-    let (mut config, mut tolerance) = (Config::default(), 4 * MILLIS);
+    let (mut config, mut tolerance) = (TcpConfig::default(), 4 * MILLIS);
     for (line, key, value) in settings {
         let wrong = || format!("line {line}: `{value}` is no value of {key}");
         let number = || value.parse::<u64>().map_err(|_| wrong());

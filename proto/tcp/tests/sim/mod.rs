@@ -10,7 +10,7 @@ mod net;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use weever_tcp::{Config, Endpoint, Events, Id, ListenerConfig, ListenerId, Segment, Tuple};
+use weever_tcp::{Endpoint, Events, Id, ListenerConfig, ListenerId, Segment, TcpConfig, Tuple};
 use weever_wire::checksum::Pseudo;
 use weever_wire::tcp::{TcpView, fill_checksum};
 
@@ -39,7 +39,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    fn new(address: IpAddr, config: Config, key: u64) -> Self {
+    fn new(address: IpAddr, config: TcpConfig, key: u64) -> Self {
         let endpoint = Endpoint::new(config, [key, !key], 0);
         let (streams, listener, accepts) = (Vec::new(), None, None);
         Self {
@@ -173,11 +173,11 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, faults: Faults, config: Config) -> Self {
+    pub(crate) fn new(seed: u64, faults: Faults, config: TcpConfig) -> Self {
         Self::with(seed, [faults; 2], [config.clone(), config], false)
     }
 
-    pub(crate) fn with(seed: u64, faults: [Faults; 2], configs: [Config; 2], v6: bool) -> Self {
+    pub(crate) fn with(seed: u64, faults: [Faults; 2], configs: [TcpConfig; 2], v6: bool) -> Self {
         let address = |n: u8| match v6 {
             false => IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)),
             true => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into())),

@@ -1,6 +1,6 @@
 //! The chain of extension headers (RFC 8200 §4), walked once, with bounds.
 
-use super::options::{self, OptionFault, Report};
+use super::options::{self, OptionFault, OptionReport};
 use super::{FragmentHeader, HEADER_LEN, Ipv6Header, next_header};
 
 /// Most extension headers of one packet. RFC 8504 §5.3 allows a host such a limit, and RFC 8200
@@ -54,7 +54,7 @@ pub enum ChainFault {
         /// Where the option's type stands.
         pointer: usize,
         /// Whether the sender is told.
-        report: Report,
+        report: OptionReport,
     },
     /// A routing header of an unknown type with segments left (RFC 8200 §4.4), type 0 included
     /// (RFC 5095).

@@ -11,7 +11,7 @@ mod options;
 
 pub use chain::{Chain, ChainFault, MAX_BYTES, MAX_HEADERS, is_extension};
 pub use fragment::{FRAGMENT_LEN, FragmentHeader, FragmentRepr};
-pub use options::{Ipv6Option, Ipv6Options, MAX_OPTIONS, Report, option_kind};
+pub use options::{Ipv6Option, Ipv6Options, MAX_OPTIONS, OptionReport, option_kind};
 
 /// Values of "next header" (IANA's protocol numbers).
 pub mod next_header {

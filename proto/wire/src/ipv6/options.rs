@@ -69,7 +69,7 @@ impl<'a> Iterator for Ipv6Options<'a> {
 /// Whether the sender of an option is told that it is unknown: the two highest bits of its type
 /// (RFC 8200 §4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Report {
+pub enum OptionReport {
     /// 01: silently discarded.
     Never,
     /// 10: even if the packet was sent to a group.
@@ -83,7 +83,7 @@ pub enum Report {
 pub(super) enum OptionFault {
     Truncated,
     TooMany,
-    Unknown { offset: usize, report: Report },
+    Unknown { offset: usize, report: OptionReport },
 }
 
 /// Checks an area of options; whether there is a router alert.
@@ -104,11 +104,11 @@ pub(super) fn check(area: &[u8]) -> Result<bool, OptionFault> {
 
 /// The report due for an unknown option that may not be skipped; `None` for known and skippable
 /// ones.
-const fn unknown_action(kind: u8) -> Option<Report> {
+const fn unknown_action(kind: u8) -> Option<OptionReport> {
     match kind >> 6 {
         0 => None,
-        1 => Some(Report::Never),
-        2 => Some(Report::Always),
-        _ => Some(Report::UnlessGroup),
+        1 => Some(OptionReport::Never),
+        2 => Some(OptionReport::Always),
+        _ => Some(OptionReport::UnlessGroup),
     }
 }

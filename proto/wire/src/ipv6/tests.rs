@@ -112,9 +112,11 @@ fn every_chain_fault() {
     assert_eq!(walk(60, &[UDP]), Err(ChainFault::Truncated));
     assert_eq!(walk(60, &[UDP, 1, 1, 12, 0, 0, 0, 0]), Err(ChainFault::Truncated));
     assert_eq!(walk(60, &[UDP, 0, 1, 9, 0, 0, 0, 0]), Err(ChainFault::Truncated), "an option");
-    for (kind, report) in
-        [(0x40, Report::Never), (0x80, Report::Always), (0xc2, Report::UnlessGroup)]
-    {
+    for (kind, report) in [
+        (0x40, OptionReport::Never),
+        (0x80, OptionReport::Always),
+        (0xc2, OptionReport::UnlessGroup),
+    ] {
         let unknown = [UDP, 0, 0, 0, kind, 2, 0, 0];
         assert_eq!(walk(60, &unknown), Err(ChainFault::Option { pointer: 44, report }));
     }

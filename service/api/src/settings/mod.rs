@@ -14,7 +14,7 @@ mod setting;
 mod table;
 
 pub use paths::{UnknownPath, check_path, paths_help};
-pub use setting::{Default, Kind, Place, Setting};
+pub use setting::{Default, Kind, Setting, TablePlace};
 pub use table::TABLE;
 
 /// The setting with this key: `mode`, `pool.frames`, `route.to`, `mtu`.
@@ -38,7 +38,7 @@ mod tests {
                 assert!(seen.insert(format!("flag {flag}")), "--{flag}");
             }
             assert!(doc.ends_with('.') && !setting.summary().is_empty(), "{key}{path}: {doc}");
-            assert_eq!(key.is_empty(), setting.place == Place::Nowhere, "{key}{path}");
+            assert_eq!(key.is_empty(), setting.place == TablePlace::Nowhere, "{key}{path}");
             assert_eq!(key.is_empty(), example.is_empty(), "{key}{path}");
             assert!(!setting.kind.to_string().is_empty());
         }

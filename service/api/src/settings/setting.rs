@@ -9,7 +9,7 @@ pub struct Setting {
     /// that can only be set while the stack runs.
     pub key: &'static str,
     /// Its place in the file.
-    pub place: Place,
+    pub place: TablePlace,
     /// The values it takes.
     pub kind: Kind,
     /// Whether it takes several values.
@@ -29,7 +29,7 @@ pub struct Setting {
 
 /// The place of a setting in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TablePlace {
     /// At the top, or in the table that its key begins with.
     Stack,
     /// At the top for the first interface, and in `[[interface]]` for others.
@@ -142,9 +142,9 @@ impl Setting {
     /// for a switch that turns off. `None` for settings of files only.
     pub fn flag(&self) -> Option<String> {
         let has_one = match self.place {
-            Place::Stack => true,
-            Place::Interface => self.key != "name",
-            Place::Repeated | Place::Nowhere => false,
+            TablePlace::Stack => true,
+            TablePlace::Interface => self.key != "name",
+            TablePlace::Repeated | TablePlace::Nowhere => false,
         };
         let is_on = self.kind == Kind::Switch && self.default == Default::Value("true");
         let prefix = if is_on { "no-" } else { "" };

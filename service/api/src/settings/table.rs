@@ -1,7 +1,7 @@
 //! The entries.
 
 use super::setting::Default::{self, None as Without, Value};
-use super::setting::{Kind, Place, Setting};
+use super::setting::{Kind, Setting, TablePlace};
 
 const PORT: Kind = Kind::Number(1, 65_535, "UDP port");
 
@@ -49,7 +49,7 @@ pub const TABLE: &[Setting] = &[
              worker *i* modulo their number. With more, none idles while packets wait, and those of one flow \
              may be handled by several workers. Flows that a policy has given to a worker stay there.",
         ),
-    Setting { place: Place::Interface, ..stack("name", Kind::Name, Without("the device's name, with the VLAN behind it: `eth0.5`"), "\"lan\"") }
+    Setting { place: TablePlace::Interface, ..stack("name", Kind::Name, Without("the device's name, with the VLAN behind it: `eth0.5`"), "\"lan\"") }
         .doc("The interface's name."),
     stack("gateway", Kind::Address, Without("only hosts of the own networks are reached"), "[\"192.0.2.1\", \"2001:db8::1\"]")
         .list()
@@ -171,7 +171,7 @@ const MODES: &[(&str, &str)] = &[
 
 const fn stack(key: &'static str, kind: Kind, default: Default, example: &'static str) -> Setting {
     let (is_list, path, path_values, doc) = (false, "", "", "");
-    let place = Place::Stack;
+    let place = TablePlace::Stack;
     Setting { key, place, kind, is_list, default, example, path, path_values, doc }
 }
 
@@ -181,7 +181,7 @@ const fn interface(
     default: Default,
     example: &'static str,
 ) -> Setting {
-    Setting { place: Place::Interface, ..stack(key, kind, default, example) }
+    Setting { place: TablePlace::Interface, ..stack(key, kind, default, example) }
 }
 
 const fn repeated(
@@ -190,13 +190,13 @@ const fn repeated(
     default: Default,
     example: &'static str,
 ) -> Setting {
-    Setting { place: Place::Repeated, ..stack(key, kind, default, example) }
+    Setting { place: TablePlace::Repeated, ..stack(key, kind, default, example) }
 }
 
 /// A setting that can only be set while the stack runs.
 const fn running(path: &'static str, kind: Kind, values: &'static str) -> Setting {
     let setting = stack("", kind, Without(""), "");
-    Setting { place: Place::Nowhere, ..setting }.path(path, values)
+    Setting { place: TablePlace::Nowhere, ..setting }.path(path, values)
 }
 
 impl Setting {

@@ -1,6 +1,6 @@
 //! The table as text: the reference page and the example file.
 
-use weever_service_api::settings::{Default, Kind, Place, Setting, TABLE, find};
+use weever_service_api::settings::{Default, Kind, Setting, TABLE, TablePlace, find};
 
 /// Columns of the example file.
 const WIDTH: usize = 100;
@@ -41,17 +41,17 @@ const SECTIONS: &[Section] = &[
         "Interfaces",
         "At the top of the file these describe the first interface; a table `[[interface]]`, which may be \
          repeated, describes another: another device, or a VLAN of the same.",
-        |setting| setting.place == Place::Interface,
+        |setting| setting.place == TablePlace::Interface,
     ),
-    ("The stack", "", |setting| setting.place == Place::Stack && setting.table().is_none()),
+    ("The stack", "", |setting| setting.place == TablePlace::Stack && setting.table().is_none()),
     ("Services", "In the table `[services]`.", |setting| setting.table() == Some("services")),
     ("Buffers", "In the table `[pool]`.", |setting| setting.table() == Some("pool")),
     (
         "Routes and neighbours",
         "In the tables `[[route]]` and `[[neighbour]]`, each of which may be repeated.",
-        |setting| setting.place == Place::Repeated,
+        |setting| setting.place == TablePlace::Repeated,
     ),
-    ("Only while the stack runs", "", |setting| setting.place == Place::Nowhere),
+    ("Only while the stack runs", "", |setting| setting.place == TablePlace::Nowhere),
 ];
 
 fn described(setting: &Setting) -> String {
@@ -106,7 +106,8 @@ docs/settings.md lists the settings with their options.
 pub(crate) fn example_file() -> String {
     let mut text = commented(TOP);
     let at_top = |setting: &&Setting| {
-        matches!(setting.place, Place::Stack | Place::Interface) && setting.table().is_none()
+        matches!(setting.place, TablePlace::Stack | TablePlace::Interface)
+            && setting.table().is_none()
     };
     for setting in TABLE.iter().filter(at_top).filter(|setting| setting.key != "name") {
         entry(&mut text, setting);
@@ -114,7 +115,7 @@ pub(crate) fn example_file() -> String {
     let mut table = "";
     for setting in TABLE.iter().filter(|setting| setting.table().is_some()) {
         let (repeated, name) =
-            (setting.place == Place::Repeated, setting.table().unwrap_or_default());
+            (setting.place == TablePlace::Repeated, setting.table().unwrap_or_default());
         if table != name {
             table = name;
             text.push_str(&if repeated { format!("\n#[[{name}]]") } else { format!("\n[{name}]") });

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-use weever_service_api::settings::{Kind, Place, Setting, TABLE};
+use weever_service_api::settings::{Kind, Setting, TABLE, TablePlace};
 use weever_suggest::did_you_mean;
 
 use super::error::{ConfigError, Origin};
@@ -82,9 +82,9 @@ enum Section<'a> {
 impl<'a> Section<'a> {
     fn settings(self) -> impl Iterator<Item = &'static Setting> + use<'a> {
         TABLE.iter().filter(move |setting| match (self, setting.place) {
-            (Section::Top, Place::Interface) => setting.key != "name",
-            (Section::Interface, place) => place == Place::Interface,
-            (Section::Top, Place::Stack) => setting.table().is_none(),
+            (Section::Top, TablePlace::Interface) => setting.key != "name",
+            (Section::Interface, place) => place == TablePlace::Interface,
+            (Section::Top, TablePlace::Stack) => setting.table().is_none(),
             (Section::Named(name), _) => setting.table() == Some(name),
             (Section::Top, _) => false,
         })
@@ -139,10 +139,10 @@ impl<'a> Reader<'a> {
         };
         for (key, value) in document {
             let name: &str = key.get_ref();
-            if name == "interface" || is_table(name, Place::Repeated) {
+            if name == "interface" || is_table(name, TablePlace::Repeated) {
                 let tables = self.repeated(key, value);
                 settings.repeated.insert(name.into(), tables);
-            } else if is_table(name, Place::Stack) {
+            } else if is_table(name, TablePlace::Stack) {
                 match value.get_ref() {
                     DeValue::Table(table) => {
                         self.table(Section::Named(name), table, &mut settings.top);
@@ -276,12 +276,12 @@ fn unknown(section: Section<'_>, name: &str) -> String {
         Section::Top => String::new(),
         Section::Interface => "[[interface]]".into(),
         Section::Named(table) => match TABLE.iter().find(|s| s.table() == Some(table)) {
-            Some(setting) if setting.place == Place::Repeated => format!("[[{table}]]"),
+            Some(setting) if setting.place == TablePlace::Repeated => format!("[[{table}]]"),
             _ => format!("[{table}]"),
         },
     };
     match elsewhere {
-        Some(setting) if setting.table().is_none() && setting.place != Place::Repeated => {
+        Some(setting) if setting.table().is_none() && setting.place != TablePlace::Repeated => {
             if setting.key == "name" {
                 return "`name` is for interfaces in tables [[interface]]".into();
             }
@@ -290,7 +290,7 @@ fn unknown(section: Section<'_>, name: &str) -> String {
                  file, above the first line in brackets"
             );
         }
-        Some(Setting { place: Place::Stack, .. }) => {
+        Some(Setting { place: TablePlace::Stack, .. }) => {
             let table = elsewhere.and_then(Setting::table).unwrap_or_default();
             return format!(
                 "`{name}` belongs into the table [{table}]; write {table}.{name} = … here, or [{table}] above it"

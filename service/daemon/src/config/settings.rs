@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use weever_service_api::settings::{Default as Unset, Place, Setting, find};
+use weever_service_api::settings::{Default as Unset, Setting, TablePlace, find};
 
 use super::error::Origin;
 use super::value;
@@ -89,7 +89,7 @@ impl Table {
 
     /// Whether it says anything of an interface.
     pub(super) fn describes_an_interface(&self) -> bool {
-        let of_interface = |key: &&str| find(key).is_some_and(|s| s.place == Place::Interface);
+        let of_interface = |key: &&str| find(key).is_some_and(|s| s.place == TablePlace::Interface);
         self.0.keys().any(of_interface)
     }
 

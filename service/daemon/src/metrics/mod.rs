@@ -80,7 +80,7 @@ fn accept(listener: &TcpListener, page: &Arc<Page>, stopping: &AtomicBool) {
             clients.fetch_sub(1, Ordering::AcqRel);
             continue;
         }
-        let place = Place(Arc::clone(&clients));
+        let place = ClientSlot(Arc::clone(&clients));
         let page = Arc::clone(page);
         let serve = move || {
             let _place = place;
@@ -93,9 +93,9 @@ fn accept(listener: &TcpListener, page: &Arc<Page>, stopping: &AtomicBool) {
 }
 
 /// Gives a client's place back, even when serving it panicked.
-struct Place(Arc<AtomicUsize>);
+struct ClientSlot(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

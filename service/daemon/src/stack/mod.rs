@@ -30,7 +30,7 @@ use crate::control::ControlServer;
 use crate::metrics::MetricsServer;
 
 pub use error::{PolicyError, StartError};
-pub use report::counters::Report;
+pub use report::counters::StackTotals;
 pub use weever_host::Stopper;
 
 use weever_app_server::AppListener;
@@ -116,11 +116,11 @@ impl Stack {
     /// control socket is removed. Blocks for as long as that takes: milliseconds, and up to a fifth
     /// of a second with leases.
     #[must_use = "the report tells whether a worker failed"]
-    pub fn stop(mut self) -> Report {
+    pub fn stop(mut self) -> StackTotals {
         self.shut_down()
     }
 
-    fn shut_down(&mut self) -> Report {
+    fn shut_down(&mut self) -> StackTotals {
         // Before the leases are released, which is no news then.
         self.watcher = None;
         // While workers run: applications learn that their queues are closed.

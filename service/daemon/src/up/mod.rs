@@ -13,7 +13,7 @@ use options::SettingOptions;
 use weever_wire::MacAddr;
 
 use crate::config::{Aids, Config, ConfigError, FaultWords, Interface, Settings, Station};
-use crate::stack::{Report, Stack, StartError, Stopper};
+use crate::stack::{Stack, StackTotals, StartError, Stopper};
 
 pub use log::LogFormat;
 
@@ -90,7 +90,7 @@ impl UpArgs {
     ///
     /// # Errors
     /// See [`UpError`]. A worker's failure is in the report.
-    pub fn run(&self, out: &mut dyn Write) -> Result<Report, UpError> {
+    pub fn run(&self, out: &mut dyn Write) -> Result<StackTotals, UpError> {
         let config = self.config()?;
         log::begin(self.log.as_deref(), self.log_format).map_err(UpError::Log)?;
         let signals = take_over_signals();

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use weever_block::Nanos;
 use weever_net::addr::Locals;
-use weever_net::arp::{Cache, Config, Outcome, Transmit, Verdict};
+use weever_net::arp::{ArpConfig, Cache, Outcome, Transmit, Verdict};
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::neighbour::Discovery;
 use weever_net::random::Key;
@@ -37,7 +37,7 @@ pub struct AddressConflict {
 /// ARP on the interfaces of a host.
 #[derive(Debug)]
 pub struct V4 {
-    config: Config,
+    config: ArpConfig,
     /// Tentative addresses that the host's network has not been told of yet.
     found: Vec<(IfaceId, Found)>,
     /// Since they were last taken, the latest last.
@@ -51,7 +51,7 @@ enum Found {
 }
 
 impl V4 {
-    pub(crate) fn new(config: Config) -> V4 {
+    pub(crate) fn new(config: ArpConfig) -> V4 {
         V4 { config, found: Vec::new(), conflicts: VecDeque::new() }
     }
 

@@ -6,7 +6,7 @@ use weever_block::Nanos;
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::ipv6::addr::is_link_local;
 use weever_net::ipv6::{AddrOrigin, AddrState, OwnAddr};
-use weever_net::ndp::{Config, Identifier, Node, Outcome, Received, Reject, State, Transmit};
+use weever_net::ndp::{Identifier, NdpConfig, Node, Outcome, Received, Reject, State, Transmit};
 use weever_net::neighbour::Discovery;
 use weever_net::random::{Key, Random, keyed_hash};
 use weever_net::state::{Advertised, NetState};
@@ -21,17 +21,17 @@ use super::session::Session;
 /// Neighbour discovery on the interfaces of a host.
 #[derive(Debug)]
 pub struct V6 {
-    base: Config,
+    base: NdpConfig,
     /// For delays and nonces.
     key: Key,
 }
 
 impl V6 {
-    pub(crate) fn new(base: Config, key: Key) -> V6 {
+    pub(crate) fn new(base: NdpConfig, key: Key) -> V6 {
         V6 { base, key }
     }
 
-    fn insert(&self, links: &mut Links<Node>, iface: &Interface, config: Config, now: Nanos) {
+    fn insert(&self, links: &mut Links<Node>, iface: &Interface, config: NdpConfig, now: Nanos) {
         let words =
             |part| keyed_hash(self.key, &[part, now, iface.mac.to_bits(), iface.id.0.into()]);
         let random = Random::keyed([words(0), words(1)]);
@@ -117,18 +117,18 @@ fn speaks(iface: &Interface) -> bool {
 }
 
 /// Whether the link may go on for `iface` as it is now; else it begins anew.
-fn suits(link: &mut Link<Node>, iface: &Interface, config: Config) -> bool {
+fn suits(link: &mut Link<Node>, iface: &Interface, config: NdpConfig) -> bool {
     // Addresses and neighbours outlive a change of the MTU.
     link.machine.set_mtu(iface.mtu);
     let (mac, had) = (link.machine.mac(), link.machine.config());
     iface.mac == mac && iface.downs == link.downs && config == had
 }
 
-fn config(iface: &Interface, router: bool, base: Config) -> Config {
+fn config(iface: &Interface, router: bool, base: NdpConfig) -> NdpConfig {
     let settings = iface.v6_settings;
     let own_link_local =
         |own: OwnAddr| own.origin == AddrOrigin::Static && is_link_local(own.cidr.addr());
-    Config {
+    NdpConfig {
         dad_transmits: settings.dad_transmits,
         accept_ra: settings.accept_ra && !router && !iface.borrowed,
         router,

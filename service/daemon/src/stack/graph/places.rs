@@ -6,17 +6,17 @@ use weever_graph::{Attr, ChangeSet, Graph, Node, NodeKind, Port};
 use weever_service_api::{ApiError, CapturePlace, Direction, ErrorKind};
 
 /// A port.
-pub(super) struct Place {
+pub(super) struct PortPlace {
     pub(super) shown: CapturePlace,
     pub(super) node: String,
     pub(super) port: String,
 }
 
 /// The requested places: `rx`, `tx` or `NODE.PORT`.
-pub(super) fn find(graph: &Graph, at: &[String]) -> Result<Vec<Place>, ApiError> {
+pub(super) fn find(graph: &Graph, at: &[String]) -> Result<Vec<PortPlace>, ApiError> {
     let both = ["rx".to_owned(), "tx".to_owned()];
     let wanted = if at.is_empty() { &both[..] } else { at };
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<PortPlace> = Vec::new();
     for name in wanted {
         let found = match name.as_str() {
             "rx" => sources(graph),
@@ -39,7 +39,7 @@ pub(super) fn find(graph: &Graph, at: &[String]) -> Result<Vec<Place>, ApiError>
 }
 
 /// Every connected port of a source.
-fn sources(graph: &Graph) -> Vec<Place> {
+fn sources(graph: &Graph) -> Vec<PortPlace> {
     let sources = graph.iter().filter(|(_, node)| node.has(&Attr::Source));
     let ports = sources.flat_map(|(_, node)| node.ports.iter().map(move |port| (node, port)));
     let leading = ports.filter(|(_, port)| !port.targets.is_empty());
@@ -47,14 +47,14 @@ fn sources(graph: &Graph) -> Vec<Place> {
 }
 
 /// Every port that leads to a sink.
-fn sinks(graph: &Graph) -> Vec<Place> {
+fn sinks(graph: &Graph) -> Vec<PortPlace> {
     let ports = graph.iter().flat_map(|(_, node)| node.ports.iter().map(move |p| (node, p)));
     let is_sink = |port: &Port| port.targets.iter().any(|to| graph.node(*to).has(&Attr::Sink));
     let leading = ports.filter(|(_, port)| is_sink(port));
     leading.map(|(node, port)| place(node, port, Direction::Out)).collect()
 }
 
-fn named(graph: &Graph, name: &str) -> Result<Place, ApiError> {
+fn named(graph: &Graph, name: &str) -> Result<PortPlace, ApiError> {
     let remedy = "write it as rx, tx or NODE.PORT; `weever graph show --running` lists the ports";
     let Some((node, port)) = name.rsplit_once('.') else {
         return Err(refused(format!("capture: `{name}` is not a place"), remedy));
@@ -70,9 +70,9 @@ fn named(graph: &Graph, name: &str) -> Result<Place, ApiError> {
     Ok(place(node, found, Direction::Inside))
 }
 
-fn place(node: &Node, port: &Port, direction: Direction) -> Place {
+fn place(node: &Node, port: &Port, direction: Direction) -> PortPlace {
     let shown = CapturePlace { port: format!("{}.{}", node.name, port.name), direction };
-    Place { shown, node: node.name.clone(), port: port.name.clone() }
+    PortPlace { shown, node: node.name.clone(), port: port.name.clone() }
 }
 
 /// The blocks of one capture, one for each place. They are put in again whenever the graph changes.

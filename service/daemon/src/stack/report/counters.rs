@@ -124,14 +124,14 @@ pub(in crate::stack) fn lost(link: &LinkCounters) -> impl Iterator<Item = DropCo
 /// The totals of a stack's work.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Report {
+pub struct StackTotals {
     /// The last counters.
     pub counters: Counters,
     /// Why a worker ended before it was told to, if one did.
     pub failure: Option<String>,
 }
 
-impl Report {
+impl StackTotals {
     /// Packets received and sent by the link, and dropped anywhere.
     pub fn totals(&self) -> (u64, u64, u64) {
         let links = self.counters.links.iter();

@@ -16,7 +16,7 @@ use weever_service_api::{
 use weever_wire::MacAddr;
 
 use crate::config::{Config, Services};
-use crate::stack::Report;
+use crate::stack::StackTotals;
 use crate::stack::device::links::DeviceNames;
 use crate::stack::device::ports::TakenPorts;
 use crate::stack::graph::capture::Captures;
@@ -86,8 +86,8 @@ impl Shared {
         }
     }
 
-    pub(in crate::stack) fn report(&self) -> Report {
-        Report { counters: self.counters(), failure: self.host.failure() }
+    pub(in crate::stack) fn report(&self) -> StackTotals {
+        StackTotals { counters: self.counters(), failure: self.host.failure() }
     }
 
     pub(in crate::stack) fn picture(&self, wanted: &GraphRequest) -> Result<String, ApiError> {

@@ -11,7 +11,7 @@ use weever_steward::{Origin, Steward};
 use weever_unicorn::predicate::PredicateText;
 
 /// A plan with its counters.
-struct Report<'s> {
+struct PlanReport<'s> {
     steward: &'s Steward,
     plan: Plan,
     /// `None` if the device does not count hits.
@@ -22,7 +22,7 @@ struct Report<'s> {
 
 /// Adds the flows of a steward, at most `most` in all. Takes time in proportion to flows and filters.
 pub(in crate::stack) fn add_flows(steward: &mut Steward, to: &mut Flows, most: usize) {
-    let report = Report::new(steward);
+    let report = PlanReport::new(steward);
     let mut flows: Vec<FlowStatus> =
         report.plan.flows.iter().map(|flow| report.flow(flow)).collect();
     flows.sort_by_key(|flow| Reverse((flow.rate, flow.packets)));
@@ -40,7 +40,7 @@ pub(in crate::stack) fn add_flows(steward: &mut Steward, to: &mut Flows, most: u
 /// Says in the rows of the steward's link which classes and filters lead to each queue, with at most
 /// `most` filters.
 pub(in crate::stack) fn describe(steward: &mut Steward, rows: &mut [QueueStatus], most: usize) {
-    let report = Report::new(steward);
+    let report = PlanReport::new(steward);
     let plan = &report.plan;
     let names: HashMap<_, &str> =
         plan.flows.iter().map(|flow| (flow.id, flow.name.as_str())).collect();
@@ -69,11 +69,11 @@ pub(in crate::stack) fn problem(steward: &Steward) -> Option<String> {
     steward.problem().map(|problem| format!("{}: {problem}", steward.name()))
 }
 
-impl<'s> Report<'s> {
-    fn new(steward: &'s mut Steward) -> Report<'s> {
+impl<'s> PlanReport<'s> {
+    fn new(steward: &'s mut Steward) -> PlanReport<'s> {
         let plan = steward.plan();
         let (hits, counted) = (steward.hits(), steward.counted_flows().into_iter().collect());
-        Report { steward, plan, hits, counted }
+        PlanReport { steward, plan, hits, counted }
     }
 
     fn hits(&self, rule: RuleId) -> Option<u64> {

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use weever_net::neighbour::Demand;
 
 use weever_block::Nanos;
-use weever_net::arp::{Config, Lookup};
+use weever_net::arp::{ArpConfig, Lookup};
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::{NetConfig, StateError};
 use weever_wire::MacAddr;
@@ -22,7 +22,7 @@ fn neighbours() -> Neighbours {
 }
 
 fn make(config: NetConfig, resolver: Arc<Resolver>) -> Neighbours {
-    Neighbours::new(Arc::new(Network::new(config)), resolver, V4::new(Config::default()), 0)
+    Neighbours::new(Arc::new(Network::new(config)), resolver, V4::new(ArpConfig::default()), 0)
 }
 
 fn at(ip: Ipv4Addr) -> Key4 {

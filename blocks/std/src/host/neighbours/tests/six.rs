@@ -5,7 +5,7 @@ use weever_net::neighbour::Demand;
 use weever_block::Nanos;
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::ipv6::{AddrState, Locals6};
-use weever_net::ndp::{Config, Lookup};
+use weever_net::ndp::{Lookup, NdpConfig};
 use weever_net::state::{NetConfig, StateError};
 
 use super::super::{Key6, NeighbourKey, Neighbours6, V6};
@@ -24,7 +24,7 @@ fn neighbours() -> Neighbours6 {
     let mut config = NetConfig::new();
     let iface = Interface::new(LINK, "link0", 0, HOST_MAC).with_v6(Locals6::default());
     config.add_interface(iface).unwrap();
-    let family = V6::new(Config::default(), [1, 2]);
+    let family = V6::new(NdpConfig::default(), [1, 2]);
     Neighbours6::new(Arc::new(Network::new(config)), Arc::default(), family, 0)
 }
 
