@@ -152,7 +152,7 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::Latency => latency::run(plan(7, 200)),
         Part::Forward => forward::run(plan(5, 800)),
         Part::Live => live::run(plan(5, 0)),
-        Part::Overload => overload::run(plan(5, 0)),
+        Part::Overload => overload::run(plan(5, 400)),
         Part::Modes => modes::run(plan(3, 700)),
         Part::SteerXdp => steer_xdp::run(plan(11, 0)),
         Part::Isolation { svg } => isolation::run(plan(3, 800), svg.as_deref()),

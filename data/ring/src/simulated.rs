@@ -9,7 +9,7 @@ use crate::parts::{AtomicU32, Ordering, Slot};
 use crate::parts::{RingError, RingParts};
 
 /// Memory laid out as a ring, and the kernel's two moves on it. It must outlive the
-/// [`MultiProducer`](crate::MultiProducer) or [`MultiConsumer`](crate::MultiConsumer) made of its
+/// [`MultiProducer`](crate::MultiProducer) or [`MultiConsumer`] made of its
 /// [`parts`](Self::parts); keep it in an `Arc` beside them.
 pub struct SimulatedKernel<T> {
     // `Arc` and not `Box`: moving a box claims that no pointer into it is in use.
@@ -63,7 +63,7 @@ impl<T: Copy + Send> SimulatedKernel<T> {
     /// Consumes up to `max` produced descriptors, as the kernel does with fill and TX rings.
     ///
     /// # Safety
-    /// Only one thread calls it at a time, and no [`MultiConsumer`](crate::MultiConsumer) exists.
+    /// Only one thread calls it at a time, and no [`MultiConsumer`] exists.
     pub unsafe fn take(&self, max: u32) -> Vec<T> {
         let (producer, consumer) = self.indices();
         let n = producer.wrapping_sub(consumer).min(max);

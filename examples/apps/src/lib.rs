@@ -42,7 +42,7 @@ pub fn serve<'q>(
 /// Echoes on a port that other queues may share.
 ///
 /// # Errors
-/// Those of opening the socket and of [`serve`](serve).
+/// Those of opening the socket and of [`serve`].
 pub fn echo(queue: &AppQueue, port: u16, running: impl Fn() -> bool) -> Result<(), Error> {
     let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
     queue.bind_udp_shared(any, Share::ByFlow)?;
@@ -52,7 +52,7 @@ pub fn echo(queue: &AppQueue, port: u16, running: impl Fn() -> bool) -> Result<(
 /// Joins a group, and has `hear` see the datagrams that come to it at a port.
 ///
 /// # Errors
-/// Those of opening the socket, of joining and of [`serve`](serve).
+/// Those of opening the socket, of joining and of [`serve`].
 pub fn listen(
     queue: &AppQueue,
     (group, port): (IpAddr, u16),
