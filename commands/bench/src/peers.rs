@@ -138,7 +138,7 @@ fn bare() -> Result<Bare, BenchError> {
     Bare::open(&device(failed)?).map_err(BenchError::of(failed))
 }
 
-/// Frames that the driver turns round (`XDP_TX`): what is left of an echo without a stack and without user
+/// Frames that the driver turns round (`XDP_TX`): an echo without a stack and without user
 /// space. Also the most that a client of the other contenders could get.
 pub(crate) fn reflector(gate: &Gate) -> Result<(), BenchError> {
     let failed = "XDP_TX";

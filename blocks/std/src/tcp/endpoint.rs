@@ -142,7 +142,7 @@ struct Tcp {
     sessions: Sessions,
     listeners: Vec<(Job, u16, ListenerId)>,
     streams: Streams,
-    /// Connections whose applications have no room for what they have received.
+    /// Connections whose received octets find no room at their applications.
     again: Vec<Id>,
     /// Generation of the network that the MTU was taken from.
     generation: u64,

@@ -126,7 +126,7 @@ impl Scene {
         Ok(Scene { host, cable, pool, clients: Clients::default() })
     }
 
-    /// The frames of the attack arrive with the clients', the host works, and what it sends is taken from it.
+    /// The frames of the attack arrive with the clients', the host works, and the frames that it sends are collected.
     fn turn<'f>(
         &mut self,
         turn: u64,

@@ -24,7 +24,7 @@ const WORKERS: usize = 2;
 const FLOWS: usize = 5;
 const MOVES: usize = 1000;
 /// Packets under way at once, over all flows. All of them fit the ring between the workers, which drops
-/// when it is full: what is lost here was lost by a move.
+/// when it is full: packets lost here were lost by a move.
 const WINDOW: u64 = 256;
 /// How long a move may take on a machine that does other things too.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -62,7 +62,7 @@ pub(crate) fn express(
 }
 
 /// The flow types of the rules that the kinds of `conj` need: the most specific one if one suffices. Rules
-/// for any Ethernet frame are for what they can test, and for packets that no other type has.
+/// for any Ethernet frame take the packets that they can test and those that no other type has.
 fn types_for(table: &TableModel, conj: &Conj) -> Result<Vec<Option<FlowType>>, Refusal> {
     if table.flow_types.is_empty() {
         return Ok(vec![None]);

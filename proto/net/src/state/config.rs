@@ -9,7 +9,7 @@ use weever_wire::MacAddr;
 
 use super::family::{Family, Routes};
 use super::{MAX_INTERFACES, MIN_MTU, Settings, StateError};
-use crate::addr::{Cidr, Locals, Prefix};
+use crate::addr::{Address, Cidr, Locals, Prefix};
 use crate::group::Filter;
 use crate::iface::{IfaceId, Interface};
 use crate::ipv6::V6Settings;
@@ -172,7 +172,8 @@ impl NetConfig {
     pub fn join<A: Family>(&mut self, id: IfaceId, group: A) -> Result<(), StateError> {
         let iface = self.interface_mut(id)?;
         if !group.can_be_joined() {
-            return Err(StateError::NoGroup { group: group.into(), rule: A::JOINABLE });
+            let (family, rule) = (<A as Address>::FAMILY, A::JOINABLE);
+            return Err(StateError::NoGroup { group: group.into(), family, rule });
         }
         let joined = &mut A::groups_mut(iface).joined;
         if let Err(at) = joined.binary_search(&group) {

@@ -120,15 +120,13 @@ pub enum StateError {
         to: String,
     },
     /// The address is no group of a link or wider.
-    #[error("{group} is no {} group that can be joined: {rule}", family(group))]
+    #[error("{group} is no {family} group that can be joined: {rule}")]
     NoGroup {
         /// The address.
         group: IpAddr,
+        /// The name of its family.
+        family: &'static str,
         /// Which groups can be joined.
         rule: &'static str,
     },
-}
-
-fn family(group: &IpAddr) -> &'static str {
-    if group.is_ipv4() { "IPv4" } else { "IPv6" }
 }
