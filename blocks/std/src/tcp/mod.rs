@@ -1,10 +1,12 @@
 #![doc = include_str!("README.md")]
 
+mod arrive;
 mod endpoint;
 mod rx;
 mod send;
 mod session;
 mod streams;
+mod worker;
 
 pub use endpoint::ENDPOINT;
 pub use rx::{DELIVER, ERROR, VALID_CHECKSUM, VALID_HEADER_LENGTH};

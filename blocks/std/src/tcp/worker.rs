@@ -1,0 +1,217 @@
+//! The state of a worker's endpoint, and the work that follows from segments, requests and deadlines.
+
+use weever_block::{Cx, Nanos};
+use weever_net::pmtu::View;
+use weever_net::random::Key;
+use weever_net::state::NetState;
+use weever_net::stream::{StreamEvent, StreamPort};
+use weever_packet::NO_IFACE;
+use weever_tcp::{Connection, Endpoint, Events, Id, ListenerConfig, ListenerId, TcpConfig};
+
+use super::rx::flow_key;
+use super::send::send;
+use super::session::{Job, REGION, Rest, Session, Sessions};
+use super::streams::{Parts, Streams};
+
+// The block's counters, by their places.
+pub(super) const ACCEPTED: usize = 0;
+pub(super) const ENDED: usize = 1;
+pub(super) const SENT: usize = 2;
+pub(super) const RESETS_SENT: usize = 3;
+pub(super) const NO_BUFFER: usize = 4;
+pub(super) const MTU_LOWERED: usize = 5;
+pub(super) const UNREACHABLE: usize = 6;
+pub(super) const FLOWS_FULL: usize = 7;
+
+/// Segments that start in one call: the rest of the turn belongs to others.
+const BUDGET: usize = 64;
+/// When to ask again for a buffer.
+const NO_BUFFER_WAIT: Nanos = 1_000_000;
+
+/// The state that a successor of the block goes on with.
+pub(super) struct Tcp {
+    pub(super) endpoint: Endpoint,
+    pub(super) sessions: Sessions,
+    pub(super) listeners: Vec<(Job, u16, ListenerId)>,
+    pub(super) streams: Streams,
+    /// Connections whose received octets find no room at their applications.
+    pub(super) again: Vec<Id>,
+    /// Generation of the network that the MTU was taken from.
+    pub(super) generation: u64,
+}
+
+/// A connection on its way from one worker to another.
+pub(super) struct Moved {
+    pub(super) connection: Box<Connection>,
+    pub(super) session: Session,
+}
+
+/// The connections of a flow.
+pub(super) type MovedFlow = Vec<Moved>;
+
+/// The surroundings of one call.
+pub(super) struct Given<'a> {
+    pub(super) state: &'a NetState,
+    pub(super) paths: &'a View,
+    /// The key of flows' names.
+    pub(super) flows: Key,
+    /// The applications of this worker.
+    pub(super) port: Option<&'a dyn StreamPort>,
+}
+
+impl Tcp {
+    pub(super) fn new(root: Key, most: usize, now: Nanos) -> Tcp {
+        let config = TcpConfig {
+            receive_capacity: REGION,
+            max_receive_capacity: REGION,
+            max_connections: most,
+            report_gone: true,
+            ..TcpConfig::default()
+        };
+        Tcp {
+            endpoint: Endpoint::new(config, root, now),
+            sessions: Sessions::default(),
+            listeners: Vec::new(),
+            streams: Streams::default(),
+            again: Vec::new(),
+            generation: 0,
+        }
+    }
+
+    /// Listens on the ports of the services, and no others. Established connections go on.
+    pub(super) fn listen(&mut self, services: &[(Job, Option<u16>)], now: Nanos) {
+        let is_wanted = |of: &(Job, u16, ListenerId)| services.contains(&(of.0, Some(of.1)));
+        let wanted = services.iter().filter(|(_, port)| port.is_some()).count();
+        if self.listeners.len() == wanted && self.listeners.iter().all(is_wanted) {
+            return;
+        }
+        for (.., id) in self.listeners.extract_if(.., |of| !is_wanted(of)) {
+            self.endpoint.stop_listening(id, now);
+        }
+        for (service, port) in
+            services.iter().filter_map(|(service, port)| Some((*service, (*port)?)))
+        {
+            // Two services on one port are refused with the configuration.
+            if let Ok(id) = self.endpoint.listen(ListenerConfig::new(port)) {
+                self.listeners.push((service, port, id));
+            }
+        }
+    }
+
+    /// Sends answers that belong to no connection, by the interface that their segment came by.
+    pub(super) fn answer(&mut self, cx: &mut Cx<'_>, iface: u16) {
+        while let Some(reply) = self.endpoint.poll_reply() {
+            let Some(packet) = cx.alloc() else {
+                cx.count(NO_BUFFER, 1);
+                continue;
+            };
+            let is_reset = reply.header.flags & weever_wire::tcp::flag::RST != 0;
+            if send(cx, packet, &reply, iface, |_, _| {}) {
+                cx.count(if is_reset { RESETS_SENT } else { SENT }, 1);
+            }
+        }
+    }
+
+    /// What follows from the segments, requests and deadlines of this call: services and applications are
+    /// served, segments leave, flows end, and the next deadline is set.
+    pub(super) fn work(&mut self, cx: &mut Cx<'_>, given: &Given<'_>) {
+        let mut again = std::mem::take(&mut self.again);
+        if let Some(port) = given.port {
+            let (endpoint, sessions) = (&mut self.endpoint, &mut self.sessions);
+            let parts = &mut Parts { endpoint, sessions, network: given.state, flows: given.flows };
+            self.streams.take_requests(cx, parts, port);
+            let (endpoint, sessions) = (&mut self.endpoint, &mut self.sessions);
+            let accepted = self.streams.accept(endpoint, sessions, port, &mut again);
+            cx.count(ACCEPTED, accepted);
+        }
+        for at in 0..self.listeners.len() {
+            let (job, _, listener) = self.listeners[at];
+            while let Some(id) = self.endpoint.accept(listener) {
+                if let Some(session) = self.sessions.get_mut(id) {
+                    session.begin_service(&mut self.endpoint, job, cx.now);
+                }
+                cx.count(ACCEPTED, 1);
+            }
+        }
+        for id in again {
+            if let Some(session) = self.sessions.get_mut(id) {
+                session.listed = false;
+                self.serve(id, Events::default(), given.port, cx.now);
+            }
+        }
+        while let Some((id, events)) = self.endpoint.poll_event() {
+            self.serve(id, events, given.port, cx.now);
+        }
+        let more = self.transmit(cx, given.port);
+        self.bury(cx, given);
+        let next = self.endpoint.next_deadline();
+        cx.set_deadline(more.into_iter().chain(next).min());
+    }
+
+    fn serve(&mut self, id: Id, events: Events, port: Option<&dyn StreamPort>, now: Nanos) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        match session.serve(&mut self.endpoint, events, port, now) {
+            Rest::Nothing => {}
+            Rest::Over => self.endpoint.close(id, now),
+            Rest::Again => {
+                if !std::mem::replace(&mut session.listed, true) {
+                    self.again.push(id);
+                }
+            }
+        }
+    }
+
+    /// Connections that are no more: their records go, applications learn of it, and their flows have no
+    /// owner any longer.
+    pub(super) fn bury(&mut self, cx: &mut Cx<'_>, given: &Given<'_>) {
+        while let Some((id, tuple)) = self.endpoint.poll_gone() {
+            if let Some(session) = self.sessions.remove(id)
+                && let Job::Stream(stream) = session.job
+            {
+                self.streams.forget(stream.number);
+                if let Some(port) = given.port {
+                    port.tell(stream.number, StreamEvent::Closed);
+                }
+            }
+            if self.endpoint.lookup(&tuple).is_none() {
+                cx.release_flow(flow_key(&tuple, given.flows));
+            }
+            cx.count(ENDED, 1);
+        }
+    }
+
+    /// Sends up to the budget. When to go on, if there is more.
+    fn transmit(&mut self, cx: &mut Cx<'_>, port: Option<&dyn StreamPort>) -> Option<Nanos> {
+        for _ in 0..BUDGET {
+            // The buffer comes first: a segment taken from the engine and not sent counts as lost.
+            let Some(packet) = cx.alloc() else {
+                cx.count(NO_BUFFER, 1);
+                return Some(cx.now + NO_BUFFER_WAIT);
+            };
+            let Some(transmit) = self.endpoint.poll_transmit(cx.now) else {
+                cx.free(packet);
+                return None;
+            };
+            let session = transmit.connection.and_then(|id| self.sessions.get_mut(id));
+            let iface = session.as_ref().map_or(NO_IFACE, |session| session.iface);
+            let fill = |range, out: &mut [u8]| {
+                if let Some(session) = session {
+                    session.read(range, out, port);
+                }
+            };
+            if send(cx, packet, &transmit, iface, fill) {
+                cx.count(SENT, 1);
+            }
+        }
+        Some(cx.now + 1)
+    }
+
+    /// A connection that another worker had.
+    pub(super) fn settle_in(&mut self, moved: Moved, now: Nanos) {
+        let Moved { connection, session } = moved;
+        let accepted = session.job != Job::Waiting;
+        if let Ok(id) = self.endpoint.import(*connection, accepted, now) {
+            self.sessions.adopt(session, id);
+        }
+    }
+}
