@@ -68,3 +68,5 @@ pub use ring::{Consumer, Producer, RingParts};
 #[cfg(not(loom))]
 pub use stack::{Delivery, Misuse, SentFrame, SentFrames, StackEnd, Transmit};
 pub use sync::{AtomicU32, AtomicU64};
+#[doc(no_inline)]
+pub use weever_wire::stream::StreamOption;

@@ -213,7 +213,8 @@ impl Streams {
                 stream.finished = true;
                 Some(StreamRequest::Finish { stream: id })
             }
-            Kind::Option => option(value).map(|option| StreamRequest::Set { stream: id, option }),
+            Kind::Option => StreamOption::from_word(value)
+                .map(|option| StreamRequest::Set { stream: id, option }),
             Kind::Closed | Kind::Abort => {
                 (stream.open, stream.finished) = (false, true);
                 self.named.remove(&(queue, transmit.socket));
@@ -309,18 +310,6 @@ fn give_back(queue: u32, frames: impl IntoIterator<Item = Kept>, channels: &mut 
         channel.broken |= channel.end.give_back(frame).is_err();
     }
     channel.dirty = true;
-}
-
-/// Number and value of a setting, as an entry has them.
-fn option(value: u32) -> Option<StreamOption> {
-    let (number, value) = (value as u16, (value >> 16) as u16);
-    Some(match number {
-        1 => StreamOption::NoDelay(value != 0),
-        2 => StreamOption::Cork(value != 0),
-        3 => StreamOption::KeepAlive(value),
-        4 => StreamOption::UserTimeout(value),
-        _ => return None,
-    })
 }
 
 /// The port of one worker's transport.

@@ -24,34 +24,6 @@ pub struct TcpStream {
     pub(crate) generation: u32,
 }
 
-/// A setting of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StreamOption {
-    /// Small segments are sent at once (`TCP_NODELAY`).
-    NoDelay(bool),
-    /// Segments that are not full are held back (`TCP_CORK`).
-    Cork(bool),
-    /// Seconds of idleness before the first probe, 0: no probes (`SO_KEEPALIVE`, `TCP_KEEPIDLE`).
-    KeepAlive(u16),
-    /// Seconds without an acknowledgement before the connection is given up, 0: the stack's default
-    /// (`TCP_USER_TIMEOUT`).
-    UserTimeout(u16),
-}
-
-impl StreamOption {
-    /// Number and value, as an entry has them.
-    pub(crate) fn value(self) -> u32 {
-        let (number, value) = match self {
-            StreamOption::NoDelay(on) => (1, u16::from(on)),
-            StreamOption::Cork(on) => (2, u16::from(on)),
-            StreamOption::KeepAlive(seconds) => (3, seconds),
-            StreamOption::UserTimeout(seconds) => (4, seconds),
-        };
-        number | u32::from(value) << 16
-    }
-}
-
 /// An open listener.
 pub(crate) struct Listener {
     pub(crate) handle: TcpListener,

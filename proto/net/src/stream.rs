@@ -25,6 +25,9 @@ use core::net::SocketAddr;
 
 use crate::demux::Binding;
 
+#[doc(no_inline)]
+pub use weever_wire::stream::StreamOption;
+
 /// The number of a stream or a listener at a worker.
 pub type StreamId = u32;
 
@@ -93,21 +96,6 @@ pub enum StreamRequest {
         /// The setting.
         option: StreamOption,
     },
-}
-
-/// A setting of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StreamOption {
-    /// Small segments are sent at once (`TCP_NODELAY`).
-    NoDelay(bool),
-    /// Segments that are not full are held back (`TCP_CORK`).
-    Cork(bool),
-    /// Seconds of idleness before the first probe, 0: no probes (`SO_KEEPALIVE`, `TCP_KEEPIDLE`).
-    KeepAlive(u16),
-    /// Seconds without an acknowledgement before the connection is given up, 0: the transport's
-    /// default (`TCP_USER_TIMEOUT`).
-    UserTimeout(u16),
 }
 
 /// An event that an application is told of a stream.

@@ -11,7 +11,7 @@
 //! - `XRepr`, the values of a header, with `buffer_len` and `emit`;
 //! - setters over `&mut [u8; N]` for fields that the packet path rewrites in place.
 //!
-//! [`checksum`] holds the Internet checksum, [`fields`] the slow and obvious walk over a frame
+//! [`checksum`] holds the Internet checksum, [`stream`] the settings of a connection, [`fields`] the slow and obvious walk over a frame
 //! that faster classifiers are tested against.
 //!
 //! Multi-byte values cross this interface in host order, addresses as [`MacAddr`] and
@@ -44,6 +44,7 @@ pub mod listener;
 pub mod mac;
 pub mod mld;
 pub mod ndp;
+pub mod stream;
 pub mod tcp;
 pub mod udp;
 pub mod vlan;

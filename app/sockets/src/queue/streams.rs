@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 
 use weever_app_ring::control::{Request, Response, Share};
-use weever_app_ring::{INFO_SIZE, Kind, PacketInfo, Received, SubmitError};
+use weever_app_ring::{INFO_SIZE, Kind, PacketInfo, Received, StreamOption, SubmitError};
 
 use super::AppQueue;
 use crate::buffer::StreamBuf;
 use crate::error::Error;
 use crate::events::Event;
-use crate::stream::{Found, Listener, Stream, StreamOption, TcpListener, TcpStream};
+use crate::stream::{Found, Listener, Stream, TcpListener, TcpStream};
 use crate::table::next_generation;
 
 /// The most frames with octets that are not acknowledged, of one stream.
@@ -177,7 +177,7 @@ impl AppQueue {
     /// # Errors
     /// As [`finish`](Self::finish).
     pub fn set_option(&self, stream: TcpStream, option: StreamOption) -> Result<(), Error> {
-        self.tell(stream, Kind::Option, option.value())
+        self.tell(stream, Kind::Option, option.to_word())
     }
 
     /// Our end of a connected stream, and the peer's.
