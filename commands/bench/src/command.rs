@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use crate::samples::Plan;
 use crate::{
     BenchError, Samples, app, corec, echo_clients, forward, in_memory, instructions, isolation,
-    latency, live, modes, overload, search, sizes, steer_xdp, udp,
+    latency, live, modes, overload, search, sizes, steer_xdp, tcp, udp,
 };
 
 /// Arguments of `weever bench`.
@@ -68,6 +68,8 @@ enum Part {
     },
     /// Where the time of one request goes, layer by layer, beside the kernel (needs root)
     Latency,
+    /// TCP: the engine beside smoltcp in memory
+    Tcp,
     /// Forwarding IPv4 between two devices, beside the kernel's, and in memory (needs root)
     Forward,
     /// Changes of the running graph: lost packets, and gaps in the service
@@ -150,6 +152,7 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::AppServer { kind, path } => return app::serve(*kind, path).map(|()| String::new()),
         Part::EchoClients { svg } => echo_clients::run(plan(5, 400), svg.as_deref()),
         Part::Latency => latency::run(plan(7, 200)),
+        Part::Tcp => tcp::run(plan(7, 200)),
         Part::Forward => forward::run(plan(5, 800)),
         Part::Live => live::run(plan(5, 0)),
         Part::Overload => overload::run(plan(5, 400)),

@@ -10,12 +10,14 @@ use std::hint::black_box;
 use weever_engine::{Published, Team};
 use weever_graph::Graph;
 use weever_models::Service;
+use weever_net::random::Random;
 use weever_packet::Burst;
 use weever_plan::policy::{Balance, Measure};
 use weever_plan::search::{Options, Search};
 
 use crate::in_memory::Contender;
 use crate::search::{flows, xdp};
+use crate::tcp::{Smoltcp, Weever};
 use crate::{BenchError, forward, live};
 
 /// Packets in a scenario about packets; as many go through before, uncounted.
@@ -24,6 +26,10 @@ const PACKETS: usize = 64 * 256;
 const FLOWS: (u32, u32) = (1000, 100);
 /// Changes of twenty blocks.
 const CHANGES: usize = 40;
+
+/// MiB over a TCP connection, and transactions on one.
+const MEBIBYTES: usize = 8;
+const TRANSACTIONS: usize = 4000;
 
 /// Does the work once, and says how many packets, flows or changes it was.
 type Work = Box<dyn FnMut() -> Result<usize, BenchError>>;
@@ -35,13 +41,25 @@ struct Scenario {
     prepare: fn() -> Result<Work, BenchError>,
 }
 
-const SCENARIOS: [Scenario; 8] = [
+const SCENARIOS: [Scenario; 12] = [
     Scenario { name: "receive-1", unit: "packet", prepare: || packets(Service::Discard, 1) },
     Scenario { name: "receive-64", unit: "packet", prepare: || packets(Service::Discard, 64) },
     Scenario { name: "echo-1", unit: "packet", prepare: || packets(Service::Echo, 1) },
     Scenario { name: "echo-64", unit: "packet", prepare: || packets(Service::Echo, 64) },
     Scenario { name: "forward-1", unit: "packet", prepare: || forwarding(1) },
     Scenario { name: "forward-64", unit: "packet", prepare: || forwarding(64) },
+    Scenario {
+        name: "tcp-bulk",
+        unit: "MiB",
+        prepare: || bulk(Weever::connected(1), Weever::bulk),
+    },
+    Scenario {
+        name: "smoltcp-bulk",
+        unit: "MiB",
+        prepare: || bulk(Smoltcp::connected(), Smoltcp::bulk),
+    },
+    Scenario { name: "tcp-transaction", unit: "transaction", prepare: tcp_transactions },
+    Scenario { name: "smoltcp-transaction", unit: "transaction", prepare: smoltcp_transactions },
     Scenario { name: "flow-added", unit: "flow", prepare: flows_added },
     Scenario { name: "change-20-blocks", unit: "change", prepare: changes },
 ];
@@ -93,6 +111,31 @@ fn forwarding(batch: usize) -> Result<Work, BenchError> {
             packets += turn.map_err(BenchError::of("memory link"))?;
         }
         Ok(packets)
+    }))
+}
+
+/// MiB over a connection in memory.
+fn bulk<P: 'static>(mut pair: P, carry: fn(&mut P, u64)) -> Result<Work, BenchError> {
+    warmed(Box::new(move || {
+        carry(&mut pair, (MEBIBYTES as u64) << 20);
+        Ok(MEBIBYTES)
+    }))
+}
+
+/// Requests and responses of 64 bytes on one connection in memory.
+fn tcp_transactions() -> Result<Work, BenchError> {
+    let (mut pair, mut random) = (Weever::connected(1), Random::new(5));
+    warmed(Box::new(move || {
+        pair.transactions(TRANSACTIONS, &mut random);
+        Ok(TRANSACTIONS)
+    }))
+}
+
+fn smoltcp_transactions() -> Result<Work, BenchError> {
+    let mut pair = Smoltcp::connected();
+    warmed(Box::new(move || {
+        pair.transactions(TRANSACTIONS);
+        Ok(TRANSACTIONS)
     }))
 }
 
@@ -152,6 +195,10 @@ mod tests {
             let expected = match name {
                 "flow-added" => format!("{} flow\n", FLOWS.1),
                 "change-20-blocks" => format!("{CHANGES} change\n"),
+                "tcp-bulk" | "smoltcp-bulk" => format!("{MEBIBYTES} MiB\n"),
+                "tcp-transaction" | "smoltcp-transaction" => {
+                    format!("{TRANSACTIONS} transaction\n")
+                }
                 _ => format!("{PACKETS} packet\n"),
             };
             assert_eq!(done, expected, "{name}");

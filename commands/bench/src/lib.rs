@@ -31,6 +31,7 @@ mod samples;
 mod search;
 mod sizes;
 mod steer_xdp;
+mod tcp;
 mod traffic;
 mod udp;
 

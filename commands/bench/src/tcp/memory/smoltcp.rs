@@ -8,7 +8,7 @@ use smoltcp::socket::tcp;
 use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 
-use crate::weever::{A, B, BUFFER, MESSAGE, MTU, PORT, Pipe, TURN};
+use super::engine::{A, B, BUFFER, MESSAGE, MTU, PORT, Pipe, TURN};
 
 /// smoltcp's device: packets without a link layer.
 #[derive(Default)]

@@ -11,24 +11,24 @@ use weever_wire::checksum::Pseudo;
 use weever_wire::ipv4::{Ipv4Repr, Ipv4View};
 use weever_wire::tcp::{TcpView, fill_checksum};
 
-pub(crate) const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-pub(crate) const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-pub(crate) const PORT: u16 = 80;
-pub(crate) const MTU: usize = 1500;
-pub(crate) const BUFFER: usize = 256 << 10;
-pub(crate) const MESSAGE: usize = 64;
+pub(super) const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub(super) const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub(super) const PORT: u16 = 80;
+pub(super) const MTU: usize = 1500;
+pub(super) const BUFFER: usize = 256 << 10;
+pub(super) const MESSAGE: usize = 64;
 /// Virtual time of one turn.
-pub(crate) const TURN: u64 = 10_000;
+pub(super) const TURN: u64 = 10_000;
 
 /// Buffers under way in one direction, and those that are free again.
 #[derive(Default)]
-pub(crate) struct Pipe {
-    pub(crate) full: VecDeque<Vec<u8>>,
-    pub(crate) free: Vec<Vec<u8>>,
+pub(super) struct Pipe {
+    pub(super) full: VecDeque<Vec<u8>>,
+    pub(super) free: Vec<Vec<u8>>,
 }
 
 impl Pipe {
-    pub(crate) fn buffer(&mut self, len: usize) -> Vec<u8> {
+    pub(super) fn buffer(&mut self, len: usize) -> Vec<u8> {
         let mut buffer = self.free.pop().unwrap_or_else(|| Vec::with_capacity(MTU));
         buffer.resize(len, 0);
         buffer
@@ -40,6 +40,8 @@ struct Host {
     endpoint: Endpoint,
     send: Region,
     receive: Region,
+    /// The application's octets.
+    data: Vec<u8>,
 }
 
 impl Host {
@@ -51,7 +53,15 @@ impl Host {
             ..TcpConfig::default()
         };
         let endpoint = Endpoint::new(config, [key, 1], 0);
-        Self { endpoint, send: Region::new(BUFFER), receive: Region::new(BUFFER) }
+        let (send, receive) = (Region::new(BUFFER), Region::new(BUFFER));
+        Self { endpoint, send, receive, data: vec![7; BUFFER] }
+    }
+
+    /// The application writes octets into the send region, and has them sent.
+    fn write(&mut self, id: Id, len: u64, now: u64) {
+        let at = self.endpoint.get(id).expect("open").queued();
+        self.send.write(at, &self.data[..len as usize]);
+        self.endpoint.queue(id, len, now);
     }
 
     fn transmit(&mut self, pipe: &mut Pipe, now: u64) {
@@ -83,12 +93,7 @@ impl Host {
     }
 
     /// Takes one packet; its payload is handed to `got`.
-    fn receive(
-        &mut self,
-        pipe: &mut Pipe,
-        now: u64,
-        mut got: impl FnMut(&mut Endpoint, Id),
-    ) -> bool {
+    fn receive(&mut self, pipe: &mut Pipe, now: u64, mut got: impl FnMut(&mut Host, Id)) -> bool {
         let Some(packet) = pipe.full.pop_front() else { return false };
         let view = Ipv4View::new(&packet).expect("an IPv4 packet");
         assert!(view.checksum_ok());
@@ -108,7 +113,7 @@ impl Host {
             && let (Some(id), Some(payload)) = (handled.id, handled.payload)
         {
             self.receive.write(payload.offset, &segment.payload[payload.range]);
-            got(&mut self.endpoint, id);
+            got(self, id);
         }
         pipe.free.push(packet);
         true
@@ -124,23 +129,27 @@ fn addresses(src: Ipv4Addr, dst: Ipv4Addr) -> [u8; 8] {
 pub(crate) struct Weever {
     now: u64,
     /// Virtual time of one turn.
-    pub(crate) turn: u64,
+    turn: u64,
     hosts: [Host; 2],
     pipes: [Pipe; 2],
     clients: Vec<Id>,
-    servers: Vec<Id>,
 }
 
 impl Weever {
     pub(crate) fn connected(connections: usize) -> Self {
         let hosts = [Host::new(1, connections), Host::new(2, connections)];
-        let (pipes, clients, servers) = (Default::default(), Vec::new(), Vec::new());
-        let mut pair = Self { now: 1_000_000, turn: TURN, hosts, pipes, clients, servers };
+        let (pipes, clients) = (Default::default(), Vec::new());
+        let mut pair = Self { now: 1_000_000, turn: TURN, hosts, pipes, clients };
         let listener = pair.hosts[1].endpoint.listen(ListenerConfig::new(PORT)).expect("free");
         for number in 0..connections {
             pair.connect(number, listener);
         }
         pair
+    }
+
+    /// Gives each turn so much of virtual time.
+    pub(super) fn rest(&mut self, turn: u64) {
+        self.turn = turn;
     }
 
     fn connect(&mut self, number: usize, listener: ListenerId) {
@@ -150,8 +159,8 @@ impl Weever {
         let id = self.hosts[0].endpoint.connect(from, to, self.now).expect("a port");
         while self.turn(|_, _| {}, |_, _| {}) {}
         self.clients.push(id);
-        self.servers.push(self.hosts[1].endpoint.accept(listener).expect("it is established"));
-        for (at, id) in [(0, id), (1, *self.servers.last().expect("just added"))] {
+        let server = self.hosts[1].endpoint.accept(listener).expect("it is established");
+        for (at, id) in [(0, id), (1, server)] {
             let endpoint = &mut self.hosts[at].endpoint;
             let settings = endpoint.get(id).expect("it is there").settings();
             endpoint.set(id, Settings { no_delay: true, ..settings }, self.now);
@@ -161,8 +170,8 @@ impl Weever {
     /// All that can be done now; whether there was anything.
     fn turn(
         &mut self,
-        mut client: impl FnMut(&mut Endpoint, Id),
-        mut server: impl FnMut(&mut Endpoint, Id),
+        mut client: impl FnMut(&mut Host, Id),
+        mut server: impl FnMut(&mut Host, Id),
     ) -> bool {
         self.now += self.turn;
         let [a, b] = &mut self.hosts;
@@ -186,7 +195,7 @@ impl Weever {
     }
 
     pub(crate) fn bulk(&mut self, octets: u64) {
-        let (client, server) = (self.clients[0], self.servers[0]);
+        let client = self.clients[0];
         let start = self.hosts[0].endpoint.get(client).expect("open").queued();
         let mut read = 0;
         while read < octets {
@@ -194,17 +203,16 @@ impl Weever {
             let waiting = connection.queued() - connection.acknowledged();
             let len = (BUFFER as u64 - waiting).min(start + octets - connection.queued());
             let now = self.now;
-            self.hosts[0].endpoint.queue(client, len, now);
+            self.hosts[0].write(client, len, now);
             self.turn(
                 |_, _| {},
-                |endpoint, id| {
-                    let readable = endpoint.get(id).expect("open").readable();
+                |server, id| {
+                    let readable = server.endpoint.get(id).expect("open").readable();
                     read += readable.end - readable.start;
-                    endpoint.consume(id, readable.end - readable.start, now);
+                    server.endpoint.consume(id, readable.end - readable.start, now);
                 },
             );
         }
-        let _ = server;
     }
 
     /// So many requests and responses, each on one of the connections.
@@ -212,17 +220,17 @@ impl Weever {
         for _ in 0..count {
             let which = random.up_to(self.clients.len() as u64 - 1) as usize;
             let mut done = false;
-            self.hosts[0].endpoint.queue(self.clients[which], MESSAGE as u64, self.now);
+            self.hosts[0].write(self.clients[which], MESSAGE as u64, self.now);
             while !done {
                 let now = self.now;
                 self.turn(
-                    |endpoint, id| {
-                        endpoint.consume(id, MESSAGE as u64, now);
+                    |client, id| {
+                        client.endpoint.consume(id, MESSAGE as u64, now);
                         done = true;
                     },
-                    |endpoint, id| {
-                        endpoint.consume(id, MESSAGE as u64, now);
-                        endpoint.queue(id, MESSAGE as u64, now);
+                    |server, id| {
+                        server.endpoint.consume(id, MESSAGE as u64, now);
+                        server.write(id, MESSAGE as u64, now);
                     },
                 );
             }
