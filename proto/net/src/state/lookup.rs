@@ -45,7 +45,7 @@ impl NetState {
     /// Whether an IPv4 address is one of ours, on any interface that is up.
     #[inline]
     pub fn is_ours(&self, ip: Ipv4Addr) -> bool {
-        self.route4(ip).is_some_and(|hop| hop.kind == Kind::Local)
+        Some(ip) == self.first4 || self.route4(ip).is_some_and(|hop| hop.kind == Kind::Local)
     }
 
     /// The class of the destination of a datagram that `iface` received.
@@ -55,6 +55,9 @@ impl NetState {
     /// counts on its own link only, and a group where it was joined.
     #[inline]
     pub fn destination4(&self, iface: IfaceId, dst: Ipv4Addr) -> Destination {
+        if Some(dst) == self.first4 {
+            return Destination::Local;
+        }
         let Some(hop) = self.route4(dst) else { return Destination::Other };
         match hop.kind {
             Kind::Local => Destination::Local,

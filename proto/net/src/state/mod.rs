@@ -8,9 +8,11 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::Ipv4Addr;
 
 use crate::fib::Fib;
 use crate::iface::{IfaceId, Interface};
+use crate::route::Kind;
 
 use family::Fibs;
 
@@ -39,6 +41,9 @@ pub struct NetState {
     interfaces: Box<[Option<Interface>]>,
     /// Which interface a link's VLAN is, by ascending [`member_key`]. Only those that are up.
     members: Box<[(u32, IfaceId)]>,
+    /// The first IPv4 address of ours, to which most datagrams for us go: it is compared before the
+    /// table is asked, at a tenth of the price.
+    first4: Option<Ipv4Addr>,
     fibs: Fibs,
 }
 
@@ -77,8 +82,12 @@ impl NetState {
         members.sort_unstable();
         let slots = config.interfaces().iter().map(|i| i.id.index() + 1).max().unwrap_or(0);
         let interfaces = (0..slots).map(|n| config.interface(IfaceId(n as u16)).cloned());
+        let own =
+            config.interfaces().iter().flat_map(|iface| iface.v4.iter()).map(|own| own.addr());
+        let is_ours = |ip: &Ipv4Addr| fibs.v4.get(*ip).is_some_and(|hop| hop.kind == Kind::Local);
+        let first4 = own.filter(is_ours).next();
         let (interfaces, members) = (interfaces.collect(), members.into());
-        Self { config, generation, interfaces, members, fibs }
+        Self { config, generation, interfaces, members, first4, fibs }
     }
 
     /// Its configuration.

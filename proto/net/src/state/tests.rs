@@ -393,3 +393,21 @@ fn a_change_of_one_family_keeps_the_tables_of_the_other() {
     }
     assert_eq!((neither.generation(), down.generation()), (4, 5));
 }
+
+#[test]
+fn an_address_is_ours_as_the_routes_say_also_the_first_one() {
+    let mut config = router();
+    let asked = ["10.0.0.1", "192.168.7.5", "10.0.0.2", "10.0.0.255", "0.0.0.0", "9.9.9.9"].map(ip);
+    for round in 0..3 {
+        let state = state(&config);
+        for ip in asked {
+            let routed = state.route4(ip).is_some_and(|hop| hop.kind == Kind::Local);
+            assert_eq!(state.is_ours(ip), routed, "{ip} in round {round}");
+            let class = state.destination4(LAN, ip);
+            assert_eq!(class == Destination::Local, routed, "{ip} in round {round}");
+        }
+        // The first address is gone in the second round, every one in the third.
+        let removed = if round == 0 { LAN } else { WAN };
+        config.set_up(removed, false).unwrap();
+    }
+}
