@@ -12,6 +12,7 @@ pub mod capture;
 pub mod counter;
 pub mod dhcp;
 pub mod discard;
+pub mod esp;
 pub mod ethernet;
 pub mod foreign;
 pub mod fragment;

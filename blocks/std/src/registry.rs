@@ -3,8 +3,8 @@
 use weever_block::{BlockType, Registry};
 
 use crate::{
-    arp, by_predicate, capture, counter, dhcp, discard, ethernet, foreign, fragment, icmp, icmp6,
-    igmp, ipv4, ipv6, loopback, mld, ndp, queue, shortcut, socket, table, tcp, tee, udp,
+    arp, by_predicate, capture, counter, dhcp, discard, esp, ethernet, foreign, fragment, icmp,
+    icmp6, igmp, ipv4, ipv6, loopback, mld, ndp, queue, shortcut, socket, table, tcp, tee, udp,
 };
 
 static GENERAL: [&BlockType; 9] = [
@@ -64,6 +64,8 @@ static IPV4: [&BlockType; 14] = [
     &ipv4::ALLOCATE_HEADER,
     &ipv4::FILL_HEADER,
 ];
+
+static ESP: [&BlockType; 1] = [&esp::ENCRYPT];
 
 static FRAGMENT: [&BlockType; 6] = [
     &fragment::FRAGMENT_V4,
@@ -138,9 +140,9 @@ static SOCKET: [&BlockType; 6] = [
     &loopback::LOOPBACK,
 ];
 
-static FAMILIES: [&[&BlockType]; 15] = [
-    &GENERAL, &ETHERNET, &ARP, &IPV4, &FRAGMENT, &DHCP, &IGMP, &MLD, &ICMP, &IPV6, &ICMP6, &NDP,
-    &UDP, &TCP, &SOCKET,
+static FAMILIES: [&[&BlockType]; 16] = [
+    &GENERAL, &ETHERNET, &ARP, &IPV4, &ESP, &FRAGMENT, &DHCP, &IGMP, &MLD, &ICMP, &IPV6, &ICMP6,
+    &NDP, &UDP, &TCP, &SOCKET,
 ];
 
 /// Every block type of this crate, by name, and its shortcuts.
@@ -173,6 +175,7 @@ mod tests {
         include_str!("ethernet/README.md"),
         include_str!("arp/README.md"),
         include_str!("ipv4/README.md"),
+        include_str!("esp/README.md"),
         include_str!("fragment/README.md"),
         include_str!("dhcp/README.md"),
         include_str!("igmp/README.md"),
