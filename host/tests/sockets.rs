@@ -185,7 +185,7 @@ fn conflicts_name_the_holder_and_ports_are_free_again_when_it_is_gone() {
 fn ten_thousand_sockets_are_opened_and_gone_with_their_queue() {
     let mut bench = bench("many", 1);
     let queue = bench.connect();
-    let port = |port: u16| Bind::udp(([0, 0, 0, 0], port).into());
+    let port = |port: u16| Bind::at(([0, 0, 0, 0], port).into());
     let binds: Vec<_> = (10_000..20_000).map(port).collect();
     let (opened, result) = queue.open_many(&binds);
     result.unwrap();
@@ -308,7 +308,7 @@ fn an_answer_is_written_into_a_frame_of_the_queue() {
 fn opening_does_not_wait_and_answers_come_in_order() {
     let bench = bench("opening", 1);
     let queue = bench.connect();
-    let bind = |port: u16| Bind::udp(([0, 0, 0, 0], port).into());
+    let bind = |port: u16| Bind::at(([0, 0, 0, 0], port).into());
     let asked: Vec<_> =
         [2000, 2001, 2000, 2002].map(|port| queue.begin_open(&bind(port)).unwrap()).into();
     // One that waits takes the answers to those before it, and keeps them.
@@ -363,7 +363,7 @@ fn a_task_that_awaits_is_told_of_the_end_of_the_stack() {
     runtime.block_on(async {
         let queue = AsyncQueue::new(queue).unwrap();
         // An answer that nobody took is not the end.
-        queue.queue().begin_open(&Bind::udp("0.0.0.0:54".parse().unwrap())).unwrap();
+        queue.queue().begin_open(&Bind::at("0.0.0.0:54".parse().unwrap())).unwrap();
         for payload in [b"one", b"two"] {
             bench.send(&udp(4000, 53, payload));
             let event = tokio::time::timeout(PATIENCE, queue.next()).await.unwrap().unwrap();

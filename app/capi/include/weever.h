@@ -19,10 +19,12 @@ extern "C" {
 #endif
 
 /* Raised when a program that was compiled before would not work any more. */
-#define WEEVER_API_VERSION 1
+#define WEEVER_API_VERSION 2
 
 typedef struct weever_aq weever_aq;
 typedef struct weever_socket weever_socket;
+typedef struct weever_listener weever_listener;
+typedef struct weever_stream weever_stream;
 typedef struct weever_buf weever_buf;
 
 /* One end. family is AF_INET or AF_INET6, or 0 for "any" (and addr is not looked at); addr is in network
@@ -51,15 +53,26 @@ typedef struct weever_info {
     uint8_t reserved;
 } weever_info;
 
-/* What weever_aq_poll() found. */
+/* What weever_aq_poll() found. Pointers that an event does not concern are NULL. */
 typedef struct weever_event {
     uint32_t type;  /* WEEVER_EVENT_… */
     int32_t error;  /* for WEEVER_EVENT_ERROR: an errno */
     weever_socket *socket;
-    weever_buf *buf; /* for WEEVER_EVENT_PACKET: yours, until it is freed or sent */
+    weever_buf *buf; /* for WEEVER_EVENT_PACKET and _OCTETS: yours, until it is freed or sent */
+    weever_listener *listener; /* for WEEVER_EVENT_ACCEPTED */
+    weever_stream *stream;     /* of all events of streams; an accepted one is yours to close */
 } weever_event;
 
-enum { WEEVER_EVENT_PACKET = 1, WEEVER_EVENT_ERROR = 2, WEEVER_EVENT_CLOSED = 3 };
+enum {
+    WEEVER_EVENT_PACKET = 1,    /* a datagram is in buf */
+    WEEVER_EVENT_ERROR = 2,     /* of the socket, or the stream has failed */
+    WEEVER_EVENT_CLOSED = 3,    /* the stack has closed the socket, or the stream is over */
+    WEEVER_EVENT_ACCEPTED = 4,  /* the listener has a new stream */
+    WEEVER_EVENT_CONNECTED = 5, /* a stream that was asked for is connected */
+    WEEVER_EVENT_OCTETS = 6,    /* octets of the stream are in buf */
+    WEEVER_EVENT_WRITABLE = 7,  /* the stream had no room and has some again */
+    WEEVER_EVENT_FINISHED = 8   /* the peer of the stream sends no more */
+};
 
 /* What weever_aq_poll() returns, besides a negative errno. */
 enum {
@@ -69,15 +82,25 @@ enum {
     WEEVER_POLL_ABORT = 3    /* the stack has ended: weever_aq_reconnect(), or close and destroy */
 };
 
-/* Options of weever_socket_bind_with(). */
+/* Options of weever_socket_bind_with() and weever_listener_open(). */
 enum {
-    WEEVER_SPANNABLE = 1, /* the socket may be spanned over other queues */
+    WEEVER_SPANNABLE = 1, /* it may be spanned over other queues */
     WEEVER_V6_ONLY = 2    /* "any" address means IPv6 only */
+};
+
+/* Options of weever_stream_set(), with their values. */
+enum {
+    WEEVER_STREAM_NODELAY = 1,     /* 1: small segments are sent at once */
+    WEEVER_STREAM_CORK = 2,        /* 1: segments that are not full are held back */
+    WEEVER_STREAM_KEEPALIVE = 3,   /* seconds of idleness before the first probe; 0: none */
+    WEEVER_STREAM_USER_TIMEOUT = 4 /* seconds without an acknowledgement; 0: the stack's default */
 };
 
 /* A copy of what a queue has. */
 typedef struct weever_state {
     uint32_t sockets;     /* open on this queue */
+    uint32_t listeners;   /* whose handles are not closed */
+    uint32_t streams;     /* likewise */
     uint32_t workers;     /* of the stack, each with a channel */
     uint32_t frames;      /* of all channels */
     uint32_t frames_free; /* to send from */
@@ -121,6 +144,28 @@ long weever_socket_write(weever_socket *socket, const void *from, size_t len,
                          const weever_endpoint *remote);
 void *weever_socket_opaque_get(const weever_socket *socket);
 void weever_socket_opaque_set(weever_socket *socket, void *opaque);
+
+/* Listeners of TCP */
+int weever_listener_open(weever_aq *queue, const weever_endpoint *local, uint32_t backlog,
+                         uint32_t options, weever_listener **listener);
+int weever_listener_span(weever_listener *original, weever_aq *queue, weever_listener **listener);
+int weever_listener_accept(weever_listener *listener, weever_stream **streams, int most);
+int weever_listener_port(const weever_listener *listener);
+int weever_listener_close(weever_listener *listener);
+
+/* Streams of TCP */
+int weever_stream_connect(weever_aq *queue, const weever_dest *ends, weever_stream **stream);
+int weever_stream_ends(const weever_stream *stream, weever_dest *ends);
+long weever_stream_read(weever_stream *stream, void *to, size_t len);
+long weever_stream_write(weever_stream *stream, const void *from, size_t len);
+int weever_stream_buffer_alloc(weever_stream *stream, weever_buf **buf);
+int weever_stream_send(weever_stream *stream, weever_buf *buf);
+int weever_stream_finish(weever_stream *stream);
+int weever_stream_set(weever_stream *stream, uint32_t option, uint32_t value);
+int weever_stream_close(weever_stream *stream);
+int weever_stream_abort(weever_stream *stream);
+void *weever_stream_opaque_get(const weever_stream *stream);
+void weever_stream_opaque_set(weever_stream *stream, void *opaque);
 
 /* Failures */
 const char *weever_error(void);

@@ -1,8 +1,8 @@
-//! Buffers: a received datagram, or a frame to write one into.
+//! Buffers: a received datagram or octets of a stream, or a frame to write some into.
 
 use std::ffi::{c_int, c_void};
 
-use weever_app_sockets::{Error, RxBuf, TxBuf, UdpSocket};
+use weever_app_sockets::{Error, RxBuf, StreamBuf, StreamTxBuf, TxBuf, UdpSocket};
 
 use crate::queue::Queue;
 use crate::values::Endpoint;
@@ -19,6 +19,10 @@ pub(crate) enum Content {
     Received(RxBuf<'static>),
     /// With as many bytes in it.
     Written(TxBuf<'static>, usize),
+    /// Octets of a stream, as they arrived.
+    Octets(StreamBuf<'static>),
+    /// Octets to send by a stream, as many of them.
+    Segment(StreamTxBuf<'static>, usize),
     /// In transition, or spare.
     Nothing,
 }
@@ -49,25 +53,28 @@ impl Buf {
     pub(crate) fn len(&self) -> usize {
         match &self.content {
             Content::Received(received) => received.len(),
-            Content::Written(_, len) => *len,
+            Content::Written(_, len) | Content::Segment(_, len) => *len,
+            Content::Octets(octets) => octets.octets().len(),
             Content::Nothing => 0,
         }
     }
 
-    /// Makes it a buffer for writing; received bytes stay in its first frame.
-    fn write(&mut self) -> Option<(&mut TxBuf<'static>, &mut usize)> {
-        if let Content::Received(received) = &self.content {
-            // What lies in several frames is not at one address.
-            let len = received.payload()?.len();
-            let Content::Received(received) =
-                std::mem::replace(&mut self.content, Content::Nothing)
-            else {
-                return None;
+    /// Makes it a buffer for writing; received bytes stay at the start of its space.
+    fn write(&mut self) -> Option<(&mut [u8], &mut usize)> {
+        // What lies in several frames is not at one address.
+        let is_whole =
+            !matches!(&self.content, Content::Received(datagram) if datagram.payload().is_none());
+        if is_whole {
+            let len = self.len();
+            self.content = match std::mem::replace(&mut self.content, Content::Nothing) {
+                Content::Received(datagram) => Content::Written(datagram.into_answer(), len),
+                Content::Octets(octets) => Content::Segment(octets.into_answer(), len),
+                other => other,
             };
-            self.content = Content::Written(received.into_answer(), len);
         }
         match &mut self.content {
-            Content::Written(buffer, len) => Some((buffer, len)),
+            Content::Written(buffer, len) => Some((buffer.space(), len)),
+            Content::Segment(buffer, len) => Some((buffer.space(), len)),
             _ => None,
         }
     }
@@ -91,7 +98,7 @@ impl Buf {
                 most: received.pieces().next().map_or(0, <[u8]>::len),
             }),
             Content::Written(buffer, len) => send_written(buffer, len, socket, remote),
-            Content::Nothing => Err(Error::NoSocket),
+            Content::Octets(_) | Content::Segment(..) | Content::Nothing => Err(Error::NoSocket),
         }
     }
 }
@@ -117,7 +124,11 @@ fn send_written(
 pub unsafe extern "C" fn weever_buf_data(buf: *mut Buf) -> *mut c_void {
     // SAFETY: by the caller's word.
     let Some(buf) = (unsafe { buf.as_mut() }) else { return std::ptr::null_mut() };
-    let data = buf.write().map(|(buffer, _)| buffer.space().as_mut_ptr());
+    if let Content::Octets(octets) = &buf.content {
+        // Looking at octets does not let the peer send more of them.
+        return octets.octets().as_ptr().cast_mut().cast();
+    }
+    let data = buf.write().map(|(space, _)| space.as_mut_ptr());
     data.map_or(std::ptr::null_mut(), <*mut u8>::cast)
 }
 
@@ -139,7 +150,7 @@ pub unsafe extern "C" fn weever_buf_len(buf: *const Buf) -> usize {
 pub unsafe extern "C" fn weever_buf_capacity(buf: *mut Buf) -> usize {
     // SAFETY: by the caller's word.
     let buf = unsafe { buf.as_mut() };
-    buf.and_then(Buf::write).map_or(0, |(buffer, _)| buffer.space().len())
+    buf.and_then(Buf::write).map_or(0, |(space, _)| space.len())
 }
 
 /// Says how many bytes were written. `EMSGSIZE`: more than fit.
@@ -151,10 +162,10 @@ pub unsafe extern "C" fn weever_buf_set_len(buf: *mut Buf, len: usize) -> c_int 
     call(|| {
         // SAFETY: by the caller's word.
         let buf = unsafe { buf.as_mut() }.ok_or_else(|| Failure::null("buf"))?;
-        let (buffer, written) = buf.write().ok_or_else(|| {
+        let (space, written) = buf.write().ok_or_else(|| {
             Failure::new(libc::EMSGSIZE, "a datagram in several frames cannot be written over")
         })?;
-        let most = buffer.space().len();
+        let most = space.len();
         if len > most {
             return Err(Error::TooLong { len, most }.into());
         }
@@ -171,19 +182,27 @@ pub unsafe extern "C" fn weever_buf_set_len(buf: *mut Buf, len: usize) -> c_int 
 pub unsafe extern "C" fn weever_buf_copy(buf: *const Buf, to: *mut c_void, len: usize) -> usize {
     // SAFETY: by the caller's word.
     let Some(buf) = (unsafe { buf.as_ref() }) else { return 0 };
-    let Content::Received(received) = &buf.content else { return 0 };
     if to.is_null() {
         return 0;
     }
-    // SAFETY: by the caller's word; it is memory of C's, so no reference of ours is to it.
-    unsafe { copy(received, to.cast(), len) }
+    match &buf.content {
+        // SAFETY: by the caller's word; it is memory of C's, so no reference of ours is to it.
+        Content::Received(received) => unsafe { copy(received.pieces(), to.cast(), len) },
+        // SAFETY: as above.
+        Content::Octets(octets) => unsafe { copy([octets.octets()], to.cast(), len) },
+        _ => 0,
+    }
 }
 
 /// # Safety
 /// `to` has room for `len` bytes.
-pub(crate) unsafe fn copy(received: &RxBuf<'_>, to: *mut u8, len: usize) -> usize {
+pub(crate) unsafe fn copy<'b>(
+    pieces: impl IntoIterator<Item = &'b [u8]>,
+    to: *mut u8,
+    len: usize,
+) -> usize {
     let mut done = 0;
-    for piece in received.pieces() {
+    for piece in pieces {
         let now = piece.len().min(len - done);
         // SAFETY: `done + now` is at most `len`, and the piece lies in frames of ours.
         unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), to.add(done), now) };

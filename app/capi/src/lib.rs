@@ -5,7 +5,8 @@
 //!  weever_aq ──► Queue: an AppQueue at an address that stays, its buffers counted
 //!     │ poll                          │ sockets
 //!     ▼                               ▼
-//!  weever_event ── weever_buf     weever_socket: a handle, bound or not, and the caller's pointer
+//!  weever_event ── weever_buf     weever_socket, weever_listener, weever_stream: handles, and the
+//!                                 caller's pointer
 //! ```
 //!
 //! A pointer that C holds is a box; C gives it back by the call that ends it. A queue counts its sockets
@@ -14,13 +15,20 @@
 #![allow(unsafe_code, reason = "pointers of C programs")]
 
 mod buffer;
+mod kept;
+mod listener;
 mod queue;
 mod socket;
+mod stream;
 mod values;
 
 pub use buffer::{
     Buf, Info, weever_buf_capacity, weever_buf_copy, weever_buf_data, weever_buf_info,
     weever_buf_len, weever_buf_set_len,
+};
+pub use listener::{
+    Listener, weever_listener_accept, weever_listener_close, weever_listener_open,
+    weever_listener_port, weever_listener_span,
 };
 pub use queue::{
     Event, Queue, State, weever_aq_acknowledge, weever_aq_arm, weever_aq_buffer_alloc,
@@ -32,5 +40,11 @@ pub use socket::{
     weever_socket_connect, weever_socket_create, weever_socket_local_port,
     weever_socket_opaque_get, weever_socket_opaque_set, weever_socket_read, weever_socket_send,
     weever_socket_span, weever_socket_write,
+};
+pub use stream::{
+    Stream, weever_stream_abort, weever_stream_buffer_alloc, weever_stream_close,
+    weever_stream_connect, weever_stream_ends, weever_stream_finish, weever_stream_opaque_get,
+    weever_stream_opaque_set, weever_stream_read, weever_stream_send, weever_stream_set,
+    weever_stream_write,
 };
 pub use values::{Dest, Endpoint, weever_api_version, weever_error};

@@ -1,15 +1,20 @@
 //! Queues.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use weever_app_sockets as sockets;
-use weever_app_sockets::{AppQueue, Error, Handle, Look, QueueConfig, RxBuf, UdpSocket};
+use weever_app_sockets::{
+    AppQueue, Error, Handle, Look, QueueConfig, TcpListener, TcpStream, UdpSocket,
+};
 
 use crate::buffer::{Buf, Content};
+use crate::kept::Kept;
+use crate::listener::Listener;
 use crate::socket::Socket;
+use crate::stream::Stream;
 use crate::values::{Failure, call};
 
 /// Looks in a row that found nothing, after which the stack is asked whether it is still there.
@@ -19,10 +24,12 @@ const CHECK_EVERY: u32 = 1 << 12;
 pub struct Queue {
     pub(crate) inner: Box<AppQueue>,
     pub(crate) sockets: HashMap<UdpSocket, *mut Socket>,
-    /// All of them, bound or not.
+    pub(crate) listeners: HashMap<TcpListener, *mut Listener>,
+    pub(crate) streams: HashMap<TcpStream, *mut Stream>,
+    /// Of all kinds, sockets bound or not.
     pub(crate) handles: usize,
-    /// What `weever_socket_read` found for other sockets.
-    pub(crate) kept: VecDeque<sockets::Event<'static>>,
+    /// What a copying call has found for other sockets.
+    pub(crate) kept: Kept,
     /// Buffers in C's hands.
     buffers: usize,
     /// Buffers that came back: kept as the boxes that they are, so that none is allocated for a packet.
@@ -38,6 +45,22 @@ pub struct Event {
     error: i32,
     socket: *mut Socket,
     buf: *mut Buf,
+    listener: *mut Listener,
+    stream: *mut Stream,
+}
+
+impl Event {
+    fn of(kind: u32) -> Event {
+        let null = std::ptr::null_mut();
+        Event {
+            kind,
+            error: 0,
+            socket: null,
+            buf: null.cast(),
+            listener: null.cast(),
+            stream: null.cast(),
+        }
+    }
 }
 
 /// `weever_state`.
@@ -45,6 +68,8 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct State {
     sockets: u32,
+    listeners: u32,
+    streams: u32,
     workers: u32,
     frames: u32,
     frames_free: u32,
@@ -56,6 +81,15 @@ const NOTHING: c_int = 0;
 const EVENT: c_int = 1;
 const WORKED: c_int = 2;
 const ABORT: c_int = 3;
+
+const PACKET: u32 = 1;
+const ERROR: u32 = 2;
+const CLOSED: u32 = 3;
+const ACCEPTED: u32 = 4;
+const CONNECTED: u32 = 5;
+const OCTETS: u32 = 6;
+const WRITABLE: u32 = 7;
+const FINISHED: u32 = 8;
 
 impl Queue {
     /// The queue for as long as C may hold what borrows it.
@@ -90,12 +124,16 @@ impl Queue {
         self.spare.push(buf);
     }
 
-    pub(crate) fn keep(&mut self, datagram: RxBuf<'static>) {
-        self.kept.push_back(sockets::Event::Datagram(datagram));
+    /// A handle for a stream of this queue.
+    pub(crate) fn stream(&mut self, queue: *mut Queue, handle: TcpStream) -> *mut Stream {
+        let made = Box::into_raw(Box::new(Stream::new(queue, handle)));
+        self.streams.insert(handle, made);
+        self.handles += 1;
+        made
     }
 
     fn look(&mut self) -> Result<Look<'static>, Error> {
-        if let Some(event) = self.kept.pop_front() {
+        if let Some(event) = self.kept.pop() {
             return Ok(Look::Event(event));
         }
         let look = self.lasting().look()?;
@@ -107,18 +145,62 @@ impl Queue {
         Ok(look)
     }
 
-    /// The event for C; nothing for a socket whose handle is closed.
+    /// The event for C; nothing for a socket, listener or stream whose handle is closed.
     fn event(&mut self, queue: *mut Queue, event: sockets::Event<'static>) -> Option<Event> {
-        let Handle::Udp(handle) = event.socket() else { return None };
-        let socket = *self.sockets.get(&handle)?;
-        let (kind, error, buf) = match event {
-            sockets::Event::Datagram(datagram) => {
-                (1, 0, self.buffer(queue, Content::Received(datagram)))
+        match event.socket() {
+            Handle::Udp(handle) => self.socket_event(queue, handle, event),
+            Handle::Listener(handle) => {
+                let sockets::Event::Accepted(_, stream) = event else { return None };
+                let listener = *self.listeners.get(&handle)?;
+                let stream = self.stream(queue, stream);
+                Some(Event { listener, stream, ..Event::of(ACCEPTED) })
             }
-            sockets::Event::Error(_, errno) => (2, i32::from(errno), std::ptr::null_mut()),
-            _ => (3, 0, std::ptr::null_mut()),
-        };
-        Some(Event { kind, error, socket, buf })
+            Handle::Stream(handle) => self.stream_event(queue, handle, event),
+            _ => None,
+        }
+    }
+
+    fn socket_event(
+        &mut self,
+        queue: *mut Queue,
+        handle: UdpSocket,
+        event: sockets::Event<'static>,
+    ) -> Option<Event> {
+        let socket = *self.sockets.get(&handle)?;
+        Some(match event {
+            sockets::Event::Datagram(datagram) => {
+                let buf = self.buffer(queue, Content::Received(datagram));
+                Event { socket, buf, ..Event::of(PACKET) }
+            }
+            sockets::Event::Error(_, errno) => {
+                Event { socket, error: i32::from(errno), ..Event::of(ERROR) }
+            }
+            _ => Event { socket, ..Event::of(CLOSED) },
+        })
+    }
+
+    fn stream_event(
+        &mut self,
+        queue: *mut Queue,
+        handle: TcpStream,
+        event: sockets::Event<'static>,
+    ) -> Option<Event> {
+        let stream = *self.streams.get(&handle)?;
+        // SAFETY: a handle in the map is one that C has not closed, and C is in a call of its queue.
+        unsafe { &mut *stream }.note(&event);
+        Some(match event {
+            sockets::Event::Octets(octets) => {
+                let buf = self.buffer(queue, Content::Octets(octets));
+                Event { stream, buf, ..Event::of(OCTETS) }
+            }
+            sockets::Event::StreamFailed(_, errno) => {
+                Event { stream, error: i32::from(errno), ..Event::of(ERROR) }
+            }
+            sockets::Event::Connected(_) => Event { stream, ..Event::of(CONNECTED) },
+            sockets::Event::Writable(_) => Event { stream, ..Event::of(WRITABLE) },
+            sockets::Event::Finished(_) => Event { stream, ..Event::of(FINISHED) },
+            _ => Event { stream, ..Event::of(CLOSED) },
+        })
     }
 }
 
@@ -171,8 +253,10 @@ pub unsafe extern "C" fn weever_aq_create(
         let made = Queue {
             inner: Box::new(inner),
             sockets: HashMap::new(),
+            listeners: HashMap::new(),
+            streams: HashMap::new(),
             handles: 0,
-            kept: VecDeque::new(),
+            kept: Kept::default(),
             buffers: 0,
             spare: Vec::new(),
             empty_looks: 0,
@@ -183,7 +267,7 @@ pub unsafe extern "C" fn weever_aq_create(
     })
 }
 
-/// Closes a queue. `EBUSY` while a socket on it, created or spanned, is not closed, or a buffer of it is
+/// Closes a queue. `EBUSY` while a socket, listener or stream on it is not closed, or a buffer of it is
 /// not given back.
 ///
 /// # Safety
@@ -194,8 +278,8 @@ pub unsafe extern "C" fn weever_aq_destroy(queue: *mut Queue) -> c_int {
         // SAFETY: by the caller's word.
         let there = unsafe { queue_of(queue) }?;
         if there.handles > 0 || there.buffers > 0 {
-            let (sockets, buffers) = (there.handles, there.buffers);
-            let text = format!("{sockets} sockets and {buffers} buffers of the queue are left");
+            let (handles, buffers) = (there.handles, there.buffers);
+            let text = format!("{handles} sockets and {buffers} buffers of the queue are left");
             return Err(Failure::new(libc::EBUSY, text));
         }
         there.kept.clear();
@@ -333,6 +417,8 @@ pub unsafe extern "C" fn weever_aq_state(queue: *mut Queue, state: *mut State) -
         let channels = there.inner.channels() as u32;
         let now = State {
             sockets: there.inner.sockets() as u32,
+            listeners: there.listeners.len() as u32,
+            streams: there.streams.len() as u32,
             workers: channels,
             frames: channels * there.inner.geometry().frames,
             frames_free: free as u32,

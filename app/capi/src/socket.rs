@@ -6,11 +6,7 @@ use weever_app_sockets::{Bind, Error, Event, Handle, SendOptions, Share, UdpSock
 
 use crate::buffer::{Buf, copy};
 use crate::queue::{Queue, queue_of};
-use crate::values::{Dest, Endpoint};
-use crate::values::{Failure, call};
-
-const SPANNABLE: u32 = 1;
-const V6_ONLY: u32 = 2;
+use crate::values::{Dest, Endpoint, Failure, SPANNABLE, V6_ONLY, call};
 
 /// `weever_socket`: one handle on one queue.
 pub struct Socket {
@@ -182,7 +178,7 @@ pub unsafe extern "C" fn weever_socket_close(socket: *mut Socket) -> c_int {
                 Err(error) => return Err(error.into()),
             }
             queue.sockets.remove(&handle);
-            queue.kept.retain(|event| event.socket() != Handle::Udp(handle));
+            queue.kept.forget(Handle::Udp(handle));
         }
         queue.handles -= 1;
         // SAFETY: it came from `weever_socket_create`, and its queue has forgotten it.
@@ -261,14 +257,13 @@ pub unsafe extern "C" fn weever_socket_read(
         let Bound { handle, .. } = there.bound()?;
         // SAFETY: a queue is not destroyed while it has sockets.
         let queue = unsafe { queue_of(there.queue) }?;
-        let kept = queue.kept.iter().position(|event| event.socket() == Handle::Udp(handle));
-        let event = match kept.and_then(|at| queue.kept.remove(at)) {
+        let handle = Handle::Udp(handle);
+        let event = match queue.kept.take(handle, |_| true) {
             Some(event) => event,
             None => loop {
                 match queue.lasting().next()? {
-                    Some(event) if event.socket() == Handle::Udp(handle) => break event,
-                    Some(Event::Datagram(other)) => queue.keep(other),
-                    Some(other) => queue.kept.push_back(other),
+                    Some(event) if event.socket() == handle => break event,
+                    Some(other) => queue.kept.push(other),
                     None => return Err(Error::WouldBlock.into()),
                 }
             },
@@ -282,7 +277,7 @@ pub unsafe extern "C" fn weever_socket_read(
         };
         if !to.is_null() {
             // SAFETY: by the caller's word.
-            unsafe { copy(&datagram, to.cast(), len) };
+            unsafe { copy(datagram.pieces(), to.cast(), len) };
         }
         // SAFETY: by the caller's word.
         if let Some(remote) = unsafe { remote.as_mut() } {

@@ -13,6 +13,11 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
+/// An option of sockets and listeners: they may be spanned.
+pub(crate) const SPANNABLE: u32 = 1;
+/// An option of sockets and listeners: "any" address means IPv6 only.
+pub(crate) const V6_ONLY: u32 = 2;
+
 /// A failure: an errno, and words.
 pub(crate) struct Failure {
     errno: c_int,
@@ -76,7 +81,7 @@ pub extern "C" fn weever_error() -> *const c_char {
 /// The version of the interface: `WEEVER_API_VERSION` of the header that belongs to the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn weever_api_version() -> c_int {
-    1
+    2
 }
 
 /// `weever_endpoint`.
@@ -133,6 +138,20 @@ impl Endpoint {
         }
     }
 
+    /// The local end of a connection to `remote`: any address of its family where this is a wildcard.
+    pub(crate) fn local_of(&self, remote: SocketAddr) -> Result<SocketAddr, Failure> {
+        let any = match remote {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let local = SocketAddr::new(self.ip()?.unwrap_or(any), self.port);
+        if local.is_ipv4() != remote.is_ipv4() {
+            let text = format!("{local} and {remote} are not of one family");
+            return Err(Failure::new(libc::EAFNOSUPPORT, text));
+        }
+        Ok(local)
+    }
+
     /// The end that this is, if it is one and no wildcard.
     pub(crate) fn end(&self) -> Result<Option<SocketAddr>, Failure> {
         let end = self.ip()?.map(|ip| SocketAddr::new(ip, self.port));
@@ -145,7 +164,7 @@ impl Dest {
     pub(crate) fn bind(&self) -> Result<Bind, Failure> {
         let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let local = SocketAddr::new(self.local.ip()?.unwrap_or(any), self.local.port);
-        let bind = Bind::udp(local);
+        let bind = Bind::at(local);
         Ok(match self.remote.end()? {
             Some(remote) => bind.connected_to(remote),
             None => bind,

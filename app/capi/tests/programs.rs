@@ -143,6 +143,11 @@ fn every_call_answers_as_the_manual_says() {
 }
 
 #[test]
+fn every_call_for_streams_answers_as_the_manual_says() {
+    run("streams");
+}
+
+#[test]
 fn the_steady_state_allocates_nothing_and_makes_no_system_call_but_the_kick() {
     run("steady");
 }

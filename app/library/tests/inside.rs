@@ -211,7 +211,7 @@ fn threads_have_a_worker_each_and_queues_beyond_share_theirs() {
 fn ten_thousand_sockets_go_with_their_queue() {
     let bench = bench(1, SOON);
     let queue = bench.queue();
-    let binds: Vec<_> = (10_000..20_000).map(|number| Bind::udp(port(number))).collect();
+    let binds: Vec<_> = (10_000..20_000).map(|number| Bind::at(port(number))).collect();
     let (opened, result) = queue.open_many(&binds);
     result.unwrap();
     assert_eq!(opened.len(), 10_000);

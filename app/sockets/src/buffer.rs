@@ -8,7 +8,6 @@ use weever_app_ring::{Fragment, Frame, INFO_SIZE, PacketFlags, PacketInfo};
 
 use crate::error::Error;
 use crate::queue::AppQueue;
-use crate::stream::TcpStream;
 use crate::table::UdpSocket;
 
 /// A frame, and where in it the bytes are.
@@ -178,42 +177,6 @@ impl Info {
             info.local = self.0.local;
         }
         info
-    }
-}
-
-/// Octets of a stream, in the frame in which they came. Dropping it lets the peer send as many more.
-pub struct StreamBuf<'q> {
-    pub(crate) queue: &'q AppQueue,
-    pub(crate) stream: TcpStream,
-    pub(crate) channel: u16,
-    /// `None` only while it is dropped.
-    pub(crate) frame: Option<Frame>,
-    pub(crate) range: (u16, u16),
-}
-
-impl StreamBuf<'_> {
-    /// The stream that they came by.
-    pub fn stream(&self) -> TcpStream {
-        self.stream
-    }
-
-    /// The octets.
-    pub fn octets(&self) -> &[u8] {
-        let Some(frame) = &self.frame else { return &[] };
-        self.queue.frames_of(self.channel).bytes(frame, self.range.0, self.range.1)
-    }
-}
-
-impl Drop for StreamBuf<'_> {
-    fn drop(&mut self) {
-        self.queue.release(self.channel, self.frame.take());
-        self.queue.streams.borrow_mut().read(self.stream.number, self.range.1);
-    }
-}
-
-impl std::fmt::Debug for StreamBuf<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "StreamBuf({} octets of {:?})", self.range.1, self.stream)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The events of a poll: in the order of arrival, and socket by socket.
 
-use crate::buffer::{RxBuf, StreamBuf};
+use crate::buffer::RxBuf;
+use crate::octets::StreamBuf;
 use crate::stream::{TcpListener, TcpStream};
 use crate::table::UdpSocket;
 

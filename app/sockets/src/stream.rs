@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use weever_app_ring::SocketId;
 
 use crate::error::Error;
-use crate::table::next_generation;
+use crate::table::{Bind, next_generation};
 
 /// A TCP listener on a queue: a handle that stays the same when the queue
 /// [reconnects](crate::AppQueue::reconnect).
@@ -27,9 +27,9 @@ pub struct TcpStream {
 /// An open listener.
 pub(crate) struct Listener {
     pub(crate) handle: TcpListener,
-    pub(crate) local: SocketAddr,
+    /// With the port that the stack chose.
+    pub(crate) bind: Bind,
     pub(crate) backlog: u32,
-    pub(crate) shared: bool,
     pub(crate) ready: Cell<u32>,
 }
 
@@ -133,9 +133,22 @@ impl Streams {
         }
     }
 
+    /// Notes frames that were handed over, and whether more would have been: such a stream is told
+    /// of once it is writable.
+    pub(crate) fn wrote(&mut self, stream: TcpStream, frames: u32, wanted_more: bool) {
+        let Ok(there) = self.get(stream) else { return };
+        there.unacknowledged += frames;
+        there.blocked = wanted_more;
+        if there.blocked && there.unacknowledged == 0 {
+            // Frames of others have to come back first: nothing of its own will tell.
+            there.blocked = false;
+            self.found.push_back(Found::Writable(stream));
+        }
+    }
+
     /// Notes octets that the application has read.
     pub(crate) fn read(&mut self, number: SocketId, octets: u16) {
-        let Some(stream) = self.open.get_mut(&number) else { return };
+        let Some(stream) = self.open.get_mut(&number).filter(|_| octets > 0) else { return };
         if stream.read == 0 {
             self.readers.push(number);
         }

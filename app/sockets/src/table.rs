@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use weever_app_ring::control::{Request, Share};
+use weever_app_ring::control::{Refusal, Request, Share};
 use weever_app_ring::{NumberMap, SocketId};
+
+use crate::error::Error;
 
 /// A UDP socket on a queue: a handle that stays the same when the queue
 /// [reconnects](crate::AppQueue::reconnect), and names nothing once the socket is closed.
@@ -27,7 +29,7 @@ pub(crate) fn next_generation() -> u32 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The address, port and peer of a socket.
+/// The address, port and peer of a socket, or the address and port of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bind {
     local: SocketAddr,
@@ -38,9 +40,9 @@ pub struct Bind {
 }
 
 impl Bind {
-    /// A UDP socket of this address and port. An unspecified address is any of the stack's (an IPv6
+    /// A socket or listener of this address and port. An unspecified address is any of the stack's (an IPv6
     /// one is of both families), port 0 an ephemeral one.
-    pub fn udp(local: SocketAddr) -> Bind {
+    pub fn at(local: SocketAddr) -> Bind {
         let sharing = Share::Exclusive;
         Bind { local, peer: None, v6_only: false, sharing, interface: None }
     }
@@ -73,6 +75,20 @@ impl Bind {
     #[must_use]
     pub fn with_port(self, port: u16) -> Bind {
         Bind { local: SocketAddr::new(self.local.ip(), port), ..self }
+    }
+
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The request for a listener there.
+    pub(crate) fn listen_request(&self, backlog: u32) -> Result<Request, Error> {
+        let Bind { local, peer, v6_only, sharing, ref interface } = *self;
+        if peer.is_some() || interface.is_some() {
+            let message = "a listener has neither a peer nor an interface of its own".into();
+            return Err(Error::Refused { kind: Refusal::Invalid, message });
+        }
+        Ok(Request::Listen { local, v6_only, sharing, backlog })
     }
 
     pub(crate) fn request(&self) -> Request {
@@ -182,7 +198,7 @@ mod tests {
     use super::*;
 
     fn bind() -> Bind {
-        Bind::udp("0.0.0.0:53".parse().unwrap())
+        Bind::at("0.0.0.0:53".parse().unwrap())
     }
 
     #[test]
@@ -201,10 +217,10 @@ mod tests {
     #[test]
     fn handles_stay_when_numbers_change() {
         let mut table = Table::default();
-        let any = Bind::udp("0.0.0.0:0".parse().unwrap());
+        let any = Bind::at("0.0.0.0:0".parse().unwrap());
         let socket = table.insert(7, any, 50_000);
         let open = table.forget_numbers();
-        let port = Bind::udp("0.0.0.0:50000".parse().unwrap());
+        let port = Bind::at("0.0.0.0:50000".parse().unwrap());
         assert_eq!(open, [(socket, port)], "with the port that it had");
         table.renumber(socket, 1, 50_000);
         assert_eq!(table.by_number(1).map(|(socket, _)| socket), Some(socket));

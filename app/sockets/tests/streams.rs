@@ -11,7 +11,8 @@ use weever_app_ring::Geometry;
 use weever_app_ring::control::Request;
 use weever_app_server::{AppLink, AppServer, HostNetwork, Identity, Session};
 use weever_app_sockets::{
-    Answer, AppQueue, Backend, Error, Event, QueueConfig, StreamOption, TcpListener, TcpStream,
+    Answer, AppQueue, Backend, Bind, Error, Event, QueueConfig, StreamOption, TcpListener,
+    TcpStream,
 };
 use weever_link::{Link, LinkQueue};
 use weever_net::stream::{StreamEvent, StreamId, StreamPort, StreamRequest};
@@ -281,6 +282,46 @@ fn a_question_and_its_answer_with_both_ends_closing() {
 }
 
 #[test]
+fn octets_are_answered_in_their_frame_and_buffers_come_back_when_there_is_no_room() {
+    let stack = Stack::new();
+    let (client, server) = (queue(&stack), queue(&stack));
+    let listener = server.listen(&Bind::at(any(0)), 16).unwrap();
+    let wrong = server.listen(&Bind::at(any(0)).connected_to(any(9)), 16);
+    assert!(matches!(wrong, Err(Error::Refused { .. })), "{wrong:?}");
+    let (question, _) = connected(&client, &server, listener);
+    let mut buffer = client.alloc_octets(question).unwrap();
+    buffer.space()[..8].copy_from_slice(b"question");
+    let (buffer, error) = buffer.send(10_000).unwrap_err();
+    assert!(matches!(error, Error::TooLong { len: 10_000, .. }), "{error}");
+    buffer.send(8).unwrap();
+    client.commit().unwrap();
+    let Event::Octets(mut octets) = next(&server) else { panic!("no octets") };
+    octets.advance(5);
+    assert_eq!(octets.octets(), b"ion");
+    let place = octets.octets().as_ptr();
+    let mut answer = octets.into_answer();
+    assert_eq!(answer.space().as_ptr(), place, "it is where the octets lay");
+    answer.space()[0] = b'I';
+    answer.send(3).unwrap();
+    server.commit().unwrap();
+    let Event::Octets(octets) = next(&client) else { panic!("no octets") };
+    assert_eq!(octets.octets(), b"Ion");
+    drop(octets);
+
+    // An eighth of 64 frames may be under way; the buffers were there before.
+    let buffers: Vec<_> = (0..9).map(|_| client.alloc_octets(question).unwrap()).collect();
+    let mut refused = buffers.into_iter().filter_map(|buffer| buffer.send(1).err());
+    let Some((buffer, Error::WouldBlock)) = refused.next() else { panic!("the ninth has no room") };
+    assert!(matches!(client.alloc_octets(question), Err(Error::WouldBlock)));
+    client.commit().unwrap();
+    assert!(matches!(next(&server), Event::Octets(_)));
+    server.commit().unwrap();
+    assert!(matches!(next(&client), Event::Writable(stream) if stream == question));
+    buffer.send(1).unwrap();
+    client.close_stream(question).unwrap();
+}
+
+#[test]
 fn a_writer_is_held_back_by_its_reader_and_goes_on_without_loss() {
     let stack = Stack::new();
     let (client, server) = (queue(&stack), queue(&stack));
@@ -340,7 +381,18 @@ fn refused_reset_and_ended_streams_say_so() {
     assert!(matches!(next(&client), Event::StreamFailed(which, 104) if which == stream));
     assert_eq!(client.listener_addr(own).unwrap().port(), 82, "it is open again");
     assert!(matches!(next(&server), Event::Finished(which) if which == accepted));
+    let late =
+        client.connect_tcp(([192, 0, 2, 1], server.listener_addr(listener).unwrap().port()).into());
+    client.commit().unwrap();
     server.close_listener(listener).unwrap();
+    nothing(&server);
+    let late = late.unwrap();
+    let events = [next(&client), next(&client)];
+    assert!(
+        matches!(events, [Event::Connected(a), Event::StreamFailed(b, 104)] if (a, b) == (late, late)),
+        "a connection that nobody will take is reset: {events:?}"
+    );
+    assert!(matches!(next(&client), Event::StreamClosed(stream) if stream == late));
     let again = server.listen_tcp(any(80), 16, false).unwrap();
     connected(&client, &server, again);
 }

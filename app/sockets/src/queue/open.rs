@@ -18,7 +18,7 @@ impl AppQueue {
     /// # Errors
     /// [`Error::Refused`], [`Error::Disconnected`].
     pub fn bind_udp(&self, local: SocketAddr) -> Result<UdpSocket, Error> {
-        self.open(&Bind::udp(local))
+        self.open(&Bind::at(local))
     }
 
     /// As [`bind_udp`](Self::bind_udp), but other sockets may have the same address and port, and
@@ -27,7 +27,7 @@ impl AppQueue {
     /// # Errors
     /// As [`bind_udp`](Self::bind_udp).
     pub fn bind_udp_shared(&self, local: SocketAddr, sharing: Share) -> Result<UdpSocket, Error> {
-        self.open(&Bind::udp(local).shared(sharing))
+        self.open(&Bind::at(local).shared(sharing))
     }
 
     /// Opens a UDP socket that sends to one peer and receives from it alone.
@@ -35,7 +35,7 @@ impl AppQueue {
     /// # Errors
     /// As [`bind_udp`](Self::bind_udp).
     pub fn connect_udp(&self, local: SocketAddr, peer: SocketAddr) -> Result<UdpSocket, Error> {
-        self.open(&Bind::udp(local).connected_to(peer))
+        self.open(&Bind::at(local).connected_to(peer))
     }
 
     /// Opens a socket. Blocks until the stack has answered.
@@ -278,7 +278,7 @@ impl AppQueue {
             }
         }
         for listener in listeners {
-            self.listen(listener)?;
+            self.open_listener(listener)?;
         }
         Ok(failed)
     }

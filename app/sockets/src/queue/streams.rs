@@ -3,14 +3,16 @@
 use std::net::SocketAddr;
 
 use weever_app_ring::control::{Request, Response, Share};
-use weever_app_ring::{INFO_SIZE, Kind, PacketInfo, Received, StreamOption, SubmitError};
+use weever_app_ring::{
+    Frame, INFO_SIZE, Kind, PacketInfo, Received, STREAMS, StreamOption, SubmitError,
+};
 
 use super::AppQueue;
-use crate::buffer::StreamBuf;
 use crate::error::Error;
 use crate::events::Event;
-use crate::stream::{Found, Listener, Stream, TcpListener, TcpStream};
-use crate::table::next_generation;
+use crate::octets::{StreamBuf, StreamTxBuf};
+use crate::stream::{Found, Listener, Stream, Streams, TcpListener, TcpStream};
+use crate::table::{Bind, next_generation};
 
 /// The most frames with octets that are not acknowledged, of one stream.
 const MOST_UNACKNOWLEDGED: u32 = 256;
@@ -29,20 +31,28 @@ impl AppQueue {
         backlog: u32,
         shared: bool,
     ) -> Result<TcpListener, Error> {
+        let sharing = if shared { Share::ByFlow } else { Share::Exclusive };
+        self.listen(&Bind::at(local).shared(sharing), backlog)
+    }
+
+    /// As [`listen_tcp`](Self::listen_tcp), by the address, port, family and sharing of a binding.
+    ///
+    /// # Errors
+    /// As [`listen_tcp`](Self::listen_tcp); [`Error::Refused`] for a binding with a peer or an interface,
+    /// which listeners do not have.
+    pub fn listen(&self, bind: &Bind, backlog: u32) -> Result<TcpListener, Error> {
         let handle = TcpListener { generation: next_generation() };
-        let listener = Listener { handle, local, backlog, shared, ready: std::cell::Cell::new(0) };
-        self.listen(listener)?;
+        let ready = std::cell::Cell::new(0);
+        self.open_listener(Listener { handle, bind: bind.clone(), backlog, ready })?;
         Ok(handle)
     }
 
-    pub(super) fn listen(&self, mut listener: Listener) -> Result<(), Error> {
-        let Listener { local, backlog, shared, .. } = listener;
-        let sharing = if shared { Share::ByFlow } else { Share::Exclusive };
-        let answer = self.ask(&Request::Listen { local, v6_only: false, sharing, backlog })?;
+    pub(super) fn open_listener(&self, mut listener: Listener) -> Result<(), Error> {
+        let answer = self.ask(&listener.bind.listen_request(listener.backlog)?)?;
         let Response::Socket { socket, local_port } = answer else {
             return Err(Error::Protocol(format!("{answer:?}")));
         };
-        listener.local.set_port(local_port);
+        listener.bind = listener.bind.with_port(local_port);
         self.streams.borrow_mut().listeners.insert(socket, listener);
         Ok(())
     }
@@ -64,7 +74,7 @@ impl AppQueue {
     /// [`Error::NoSocket`].
     pub fn listener_addr(&self, listener: TcpListener) -> Result<SocketAddr, Error> {
         let streams = self.streams.borrow();
-        Ok(streams.listeners[&streams.listener(listener)?].local)
+        Ok(streams.listeners[&streams.listener(listener)?].bind.local())
     }
 
     /// Asks for a TCP connection to `remote`, from an address of the route's choice and an ephemeral
@@ -74,14 +84,26 @@ impl AppQueue {
     /// # Errors
     /// [`Error::WouldBlock`] when no frame is free or the ring is full, [`Error::Channel`].
     pub fn connect_tcp(&self, remote: SocketAddr) -> Result<TcpStream, Error> {
+        let unspecified = if remote.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        self.connect_tcp_from(unspecified.parse().expect("it is an address"), remote)
+    }
+
+    /// As [`connect_tcp`](Self::connect_tcp), from this address, unless it is unspecified, and this
+    /// port, unless it is 0.
+    ///
+    /// # Errors
+    /// As [`connect_tcp`](Self::connect_tcp).
+    pub fn connect_tcp_from(
+        &self,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<TcpStream, Error> {
         let mut streams = self.streams.borrow_mut();
         let number = streams.new_number();
         // Each worker gets its share of them.
         let channel = number as usize % self.channels.len();
         let mut end = self.channels[channel].end.borrow_mut();
         let frame = end.alloc()?.ok_or(Error::WouldBlock)?;
-        let unspecified = if remote.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        let local = unspecified.parse().expect("it is an address");
         let ends = PacketInfo { local, remote, ..PacketInfo::default() };
         match end.submit_connect(frame, number, &ends) {
             Ok(()) => Ok(streams.add(number, channel as u16)),
@@ -101,19 +123,12 @@ impl AppQueue {
     /// [`Error::WouldBlock`] when there is room for none: [`Event::Writable`] follows.
     /// [`Error::NoSocket`] when the stream is closed or finished, [`Error::Channel`].
     pub fn write(&self, stream: TcpStream, octets: &[u8]) -> Result<usize, Error> {
-        let limit = self.most_unacknowledged();
         let mut streams = self.streams.borrow_mut();
-        let there = streams.get(stream)?;
-        if there.finished {
-            return Err(Error::NoSocket);
-        }
-        let mut end = self.channels[usize::from(there.channel)].end.borrow_mut();
+        let (room, channel) = self.room(&mut streams, stream)?;
+        let mut end = self.channels[usize::from(channel)].end.borrow_mut();
         let size = usize::from(end.geometry().payload_size());
-        let mut done = 0;
-        for part in octets.chunks(size) {
-            if there.unacknowledged >= limit {
-                break;
-            }
+        let (mut done, mut frames) = (0, 0);
+        for part in octets.chunks(size).take(room as usize) {
             let Some(mut frame) = end.alloc()? else { break };
             end.payload_mut(&mut frame)[..part.len()].copy_from_slice(part);
             match end.submit_stream(frame, stream.number, (INFO_SIZE, part.len() as u16)) {
@@ -125,16 +140,68 @@ impl AppQueue {
                 Err(SubmitError::Channel(error)) => return Err(error.into()),
                 Err(other) => return Err(Error::Protocol(other.to_string())),
             }
-            there.unacknowledged += 1;
+            frames += 1;
             done += part.len();
         }
-        there.blocked = done < octets.len();
-        if there.blocked && there.unacknowledged == 0 {
-            // Frames of others have to come back first: nothing of its own will tell.
-            there.blocked = false;
-            streams.found.push_back(Found::Writable(stream));
-        }
+        streams.wrote(stream, frames, done < octets.len());
         if done == 0 && !octets.is_empty() { Err(Error::WouldBlock) } else { Ok(done) }
+    }
+
+    /// A frame to write octets of this stream into, which are not copied on this side. Does not block.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn alloc_octets(&self, stream: TcpStream) -> Result<StreamTxBuf<'_>, Error> {
+        let mut streams = self.streams.borrow_mut();
+        let (room, channel) = self.room(&mut streams, stream)?;
+        let mut end = self.channels[usize::from(channel)].end.borrow_mut();
+        let frame = if room > 0 { end.alloc()? } else { None };
+        if frame.is_none() {
+            streams.wrote(stream, 0, true);
+            return Err(Error::WouldBlock);
+        }
+        Ok(StreamTxBuf { queue: self, stream, channel, frame, start: INFO_SIZE })
+    }
+
+    /// Hands a frame with octets to the stack. It comes back with a reason that leaves it whole.
+    pub(crate) fn submit_octets(
+        &self,
+        stream: TcpStream,
+        frame: Frame,
+        range: (u16, u16),
+    ) -> Result<(), (Option<Frame>, Error)> {
+        let mut streams = self.streams.borrow_mut();
+        let (room, channel) = match self.room(&mut streams, stream) {
+            Ok(found) => found,
+            Err(error) => return Err((Some(frame), error)),
+        };
+        let mut end = self.channels[usize::from(channel)].end.borrow_mut();
+        let submitted = match room {
+            0 => Err(SubmitError::Full(frame)),
+            _ => end.submit_stream(frame, stream.number, range),
+        };
+        match submitted {
+            Ok(()) => {
+                streams.wrote(stream, 1, false);
+                Ok(())
+            }
+            Err(SubmitError::Full(frame) | SubmitError::Range { frame, .. }) => {
+                streams.wrote(stream, 0, true);
+                Err((Some(frame), Error::WouldBlock))
+            }
+            Err(SubmitError::Channel(error)) => Err((None, error.into())),
+            Err(other) => Err((None, Error::Protocol(other.to_string()))),
+        }
+    }
+
+    /// How many more frames of a stream may be under way, and its channel.
+    fn room(&self, streams: &mut Streams, stream: TcpStream) -> Result<(u32, u16), Error> {
+        let there = streams.get(stream)?;
+        if there.finished {
+            return Err(Error::NoSocket);
+        }
+        let room = self.most_unacknowledged().saturating_sub(there.unacknowledged);
+        Ok((room, there.channel))
     }
 
     fn most_unacknowledged(&self) -> u32 {
@@ -244,6 +311,12 @@ impl AppQueue {
             let listener = streams.listeners.get(&asked_as).map(|listener| listener.handle);
             let stream = match listener {
                 Some(_) => streams.add(number, channel),
+                None if number >= STREAMS => {
+                    // Its listener was closed while it was on its way; nobody will ever know it.
+                    let mut end = self.channels[usize::from(channel)].end.borrow_mut();
+                    let _full_or_broken = end.request(Kind::Abort, number, 0);
+                    return None;
+                }
                 None => streams.handle(number)?,
             };
             streams.get(stream).ok()?.ends = Some((info.local, info.remote));

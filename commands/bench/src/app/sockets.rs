@@ -52,7 +52,7 @@ impl Quiet {
 
 /// So many sockets with one port and a peer each.
 pub(super) fn binds(count: usize) -> Vec<Bind> {
-    let any = Bind::udp((Ipv4Addr::UNSPECIFIED, 7000).into());
+    let any = Bind::at((Ipv4Addr::UNSPECIFIED, 7000).into());
     let peer = |number: usize| (Ipv4Addr::from_bits(0x0a01_0000 + (number as u32 >> 10)), number);
     let peers = (0..count).map(peer).map(|(ip, number)| (ip, 1024 + (number % 1024) as u16));
     peers.map(|peer| any.clone().connected_to(peer.into())).collect()
