@@ -68,8 +68,13 @@ enum Part {
     },
     /// Where the time of one request goes, layer by layer, beside the kernel (needs root)
     Latency,
-    /// TCP: the engine beside smoltcp in memory
-    Tcp,
+    /// TCP: the engine beside smoltcp in memory; requests, connections, a SYN flood and bulk beside the
+    /// kernel (needs root)
+    Tcp {
+        /// Only this part; `engine` needs no root
+        #[arg(long, value_name = "PART")]
+        only: Option<tcp::Only>,
+    },
     /// Forwarding IPv4 between two devices, beside the kernel's, and in memory (needs root)
     Forward,
     /// Changes of the running graph: lost packets, and gaps in the service
@@ -152,7 +157,7 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::AppServer { kind, path } => return app::serve(*kind, path).map(|()| String::new()),
         Part::EchoClients { svg } => echo_clients::run(plan(5, 400), svg.as_deref()),
         Part::Latency => latency::run(plan(7, 200)),
-        Part::Tcp => tcp::run(plan(7, 200)),
+        Part::Tcp { only } => tcp::run(plan(7, 200), *only),
         Part::Forward => forward::run(plan(5, 800)),
         Part::Live => live::run(plan(5, 0)),
         Part::Overload => overload::run(plan(5, 400)),

@@ -288,7 +288,7 @@ fn kernel_udp(
 const ENOBUFS: i32 = 105;
 
 /// A veth end takes redirected frames only with a program attached.
-fn pass(contender: &'static str) -> Result<XdpLink, BenchError> {
+pub(crate) fn pass(contender: &'static str) -> Result<XdpLink, BenchError> {
     let index = Interface::find(DEVICE).map_err(BenchError::of(contender))?.index;
     Ok(XdpLink::attach(&xdp::pass()?, index)?)
 }

@@ -84,5 +84,8 @@ pub(crate) enum Receiver {
 /// returned packets away as soon as it has counted them.
 pub(crate) const GENERATOR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x99];
 
+/// Where more clients are than a port's numbers suffice for, behind the generator's address.
+pub(crate) const REMOTE: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 78, 0, 0), 16);
+
 /// The contender's address, under the kernel or weever.
 pub(crate) const HOST: Ipv4Addr = Fixture::RIGHT;

@@ -18,7 +18,7 @@ use crate::samples::Plan;
 use crate::traffic::Traffic;
 use crate::{BenchError, Report, Samples};
 
-pub(crate) use server::{Body, Kind, library, process, serve};
+pub(crate) use server::{Body, Kind, builder, busy_ns, library, process, serve};
 
 /// Bytes of a frame, check sequence included.
 const SMALL: usize = 64;

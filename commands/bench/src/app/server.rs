@@ -52,7 +52,7 @@ impl Kind {
     }
 }
 
-fn builder(failed: &'static str) -> Result<HostBuilder, BenchError> {
+pub(crate) fn builder(failed: &'static str) -> Result<HostBuilder, BenchError> {
     let pool = Pool::new(PoolConfig::default()).map_err(BenchError::of(failed))?;
     let device = AfXdp::open(&AfXdpConfig::new(DEVICE, pool.clone()));
     let mut builder = HostBuilder::new(pool);
@@ -143,7 +143,7 @@ impl Drop for Running {
 }
 
 /// Nanoseconds for which a core was not idle so far, by the kernel's books.
-pub(super) fn busy_ns(core: usize) -> Result<u64, BenchError> {
+pub(crate) fn busy_ns(core: usize) -> Result<u64, BenchError> {
     /// Nanoseconds of a tick of `/proc/stat`, on every architecture that Linux has (`USER_HZ`).
     const TICK: u64 = 10_000_000;
     let file = "/proc/stat";
