@@ -44,7 +44,8 @@ fn frames_do_not_overlap() {
         buffer.data_mut().fill(i as u8);
     }
     for (i, buffer) in buffers.iter().enumerate() {
-        assert!(buffer.data().iter().all(|byte| *byte == i as u8), "frame {i}");
+        // As one comparison: Miri keeps a record for each byte that is looked at alone.
+        assert!(buffer.data() == [i as u8; 2048], "frame {i}");
     }
 }
 
