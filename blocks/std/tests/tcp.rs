@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weever_block::Env;
+use weever_block::{Env, FlowOwner};
 use weever_blocks_std::host::{Neighbours, provide};
 use weever_blocks_std::testing::{frames::*, host::host_state};
 use weever_engine::{Limits, Member, MemberQueue, Team};
@@ -233,6 +233,21 @@ fn a_connection_moves_while_octets_flow() {
         assert_eq!(moved, 5);
         world.expect_all();
     }
+}
+
+/// Segments arrive at the other worker from now on, and nobody has ordered a move.
+#[test]
+fn a_connection_follows_its_segments() {
+    let mut world = World::new(0);
+    world.cable = Some(0);
+    world.connect();
+    let owners = world.team.publisher.flow_owners(ENDPOINT).unwrap();
+    world.run_until(|world| world.progress() > 0);
+    let [flow] = owners.of_worker(0)[..] else { panic!("one connection") };
+    world.cable = Some(1);
+    world.run_until(|_| owners.owner(flow) == Some(FlowOwner { worker: 1, from: None }));
+    assert!(world.progress() < LEN as u64);
+    world.expect_all();
 }
 
 /// Whatever worker a router's message arrives at, it concerns the connection that it quotes. Packets are not

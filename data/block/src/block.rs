@@ -87,6 +87,14 @@ pub trait Block: Send {
         None
     }
 
+    /// Whether the state of a flow can go to another worker. If not, its packets are handed over to this
+    /// one for as long as it lasts. Asked before a move begins, and before the move's
+    /// [`export_flow`](Block::export_flow) by some turns.
+    fn may_leave(&self, flow: FlowKey) -> bool {
+        let _ = flow;
+        true
+    }
+
     /// Gives the state of a flow away, which another worker's block goes on with; called between two
     /// bursts. `None`: the flow is not here or has ended.
     fn export_flow(&mut self, flow: FlowKey) -> Option<State> {

@@ -18,6 +18,8 @@ pub struct Moved {
     pub moved: usize,
     /// Flows that were not there any more, or had just been moved.
     pub gone: usize,
+    /// Flows that cannot leave their worker, as their block says.
+    pub stays: usize,
     /// Flows whose state the new owner's block could not use; they have ended.
     pub refused: usize,
     /// Flows that are still on their way.
@@ -48,6 +50,7 @@ pub(crate) enum Outcome {
     Moved,
     Gone,
     Refused,
+    Stays,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -85,6 +88,7 @@ impl MoveOrder {
             Outcome::Moved => moved.moved += 1,
             Outcome::Gone => moved.gone += 1,
             Outcome::Refused => moved.refused += 1,
+            Outcome::Stays => moved.stays += 1,
         }
         if moved.open == 0 {
             self.changed.notify_all();

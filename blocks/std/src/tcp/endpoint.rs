@@ -185,12 +185,20 @@ impl Block for TcpEndpoint {
         Some(flow_key(&tuple, self.flows))
     }
 
+    /// The octets of an application's connection lie with the applications of its worker, and one that
+    /// waits to be accepted may become such a connection.
+    fn may_leave(&self, flow: FlowKey) -> bool {
+        let Some(tcp) = &self.tcp else { return true };
+        let is_service = |id: &Id| matches!(tcp.sessions.job(*id), Some(Job::Echo | Job::Discard));
+        tcp.sessions.of_flow(flow).iter().all(is_service)
+    }
+
     fn export_flow(&mut self, flow: FlowKey) -> Option<State> {
         let tcp = self.tcp.as_mut()?;
         let mut all = MovedFlow::new();
         for id in tcp.sessions.of_flow(flow) {
-            if tcp.sessions.get_mut(id).is_some_and(|it| matches!(it.job, Job::Stream(_))) {
-                // Its octets lie with this worker's applications: it cannot move, and ends.
+            if matches!(tcp.sessions.job(id), Some(Job::Stream(_))) {
+                // It cannot move, and this worker has no endpoint any more: it ends.
                 tcp.endpoint.abort(id, 0);
                 continue;
             }

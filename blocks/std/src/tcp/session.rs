@@ -282,6 +282,12 @@ impl Sessions {
         (session.id == id).then_some(session)
     }
 
+    /// The use of a connection's octets.
+    pub(super) fn job(&self, id: Id) -> Option<Job> {
+        let session = self.slots.get(id.slot())?.as_ref().filter(|it| it.id == id)?;
+        Some(session.job)
+    }
+
     /// Adds a record; the one that the slot had before is forgotten.
     pub(super) fn add(&mut self, mut session: Session) {
         let at = session.id.slot();

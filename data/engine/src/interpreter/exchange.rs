@@ -60,6 +60,7 @@ impl Engine {
                 }
                 Message::Fenced { order } => self.answered(&order),
                 Message::Flow(flow) => self.take_flow(*flow, now),
+                Message::Ask { at, flow, by } => self.asked_for(at, flow, by),
                 message => self.runtime.receive(program, message),
             }
         }

@@ -11,11 +11,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use weever_block::{FlowKey, FlowOwners, Mask, Priority, bits};
+use weever_block::{FlowKey, FlowOwner, FlowOwners, Mask, Priority, bits};
 use weever_packet::{BURST, Nanos, first_n};
 
 use super::Engine;
-use super::batch::{Destination, claim_of_owner, elsewhere};
+use super::batch::{Destination, claim_of_owner, elsewhere, owners};
+use super::following::Request;
 use super::moving::{Arrived, Leaving, QueueWatch, Reception};
 use super::peers::Message;
 use super::runtime::Runtime;
@@ -30,17 +31,32 @@ impl Walk<'_> {
     pub(super) fn sharded(&mut self, step: &Step, input: Mask) -> bool {
         let mut here = input;
         self.state.running = step.node;
+        let entry = self.program.nodes[step.node as usize].entry;
         for i in bits(input & self.batch.occupied) {
             let block = self.blocks[step.node as usize].as_ref();
             let Some((block, packet)) = block.zip(self.burst.get(i)) else { break };
             let Some(key) = block.flow_of(packet) else { continue };
-            if let Some(to) = elsewhere(self.program, self.runtime, step.node, key) {
-                here &= !(1 << i);
-                self.claim_for(to, 1 << i, step.node);
-            }
+            let Some(to) = elsewhere(self.program, self.runtime, step.node, key) else {
+                if self.runtime.following.watches() {
+                    entry.into_iter().for_each(|e| self.runtime.following.note_run((e, key)));
+                }
+                continue;
+            };
+            self.note_handed_over(step.node, key);
+            here &= !(1 << i);
+            self.claim_for(to, 1 << i, step.node);
         }
         let is_new = self.function(step, here);
         is_new || here != input
+    }
+
+    /// Notices a packet of a flow that rests at another worker.
+    fn note_handed_over(&mut self, node: u32, key: FlowKey) {
+        let owner = owners(self.program, node).and_then(|owners| owners.owner(key));
+        let entry = self.program.nodes[node as usize].entry;
+        if let (Some(entry), Some(FlowOwner { worker, from: None })) = (entry, owner) {
+            self.runtime.following.note_handed_over((entry, key), worker);
+        }
     }
 
     fn claim_for(&mut self, to: Destination, tasks: Mask, node: u32) {
@@ -62,7 +78,7 @@ impl Engine {
     /// Goes on with moving flows, at the end of a turn.
     #[inline]
     pub(crate) fn move_flows(&mut self, reception: Reception, now: Nanos) {
-        if self.runtime.flows.is_busy() {
+        if self.runtime.flows.is_busy() || self.runtime.following.has_requests() {
             self.move_on(reception, now);
         }
     }
@@ -77,6 +93,7 @@ impl Engine {
         for arrived in std::mem::take(&mut self.runtime.flows.arrived) {
             self.release(arrived, now);
         }
+        self.send_requests();
         if self.runtime.flows.inbox.has_any() {
             for order in self.runtime.flows.inbox.take() {
                 self.begin(order);
@@ -96,6 +113,26 @@ impl Engine {
         }
     }
 
+    /// Asks the owners of flows whose packets arrive here.
+    fn send_requests(&mut self) {
+        for Request { entry, flow, owner } in self.runtime.following.take_requests() {
+            let (at, by) = (self.place(entry), self.runtime.worker);
+            if let Some(peers) = &mut self.runtime.peers {
+                peers.send_late(owner, Message::Ask { at, flow, by });
+            }
+        }
+    }
+
+    /// Another worker asks for a flow, since its packets arrive there.
+    pub(super) fn asked_for(&mut self, at: NodeRef, flow: FlowKey, by: u16) {
+        let Some(entry) = self.plan.program.at(at) else { return };
+        if self.runtime.following.is_due((entry, flow), by) {
+            let order = Arc::new(MoveOrder::new(at, vec![(flow, by)]));
+            order.redirect();
+            self.begin(order);
+        }
+    }
+
     fn owners(&self, entry: Entry) -> Option<(u32, Arc<FlowOwners>)> {
         let node = self.plan.program.entries[entry.index()].node;
         let plan = self.plan.program.nodes.get(node as usize).filter(|_| node != NO_NODE)?;
@@ -104,15 +141,18 @@ impl Engine {
 
     fn begin(&mut self, order: Arc<MoveOrder>) {
         let entry = self.plan.program.at(order.at);
-        let found = entry.and_then(|entry| Some((entry, self.owners(entry)?.1)));
-        let Some((entry, owners)) = found else {
+        let found = entry.and_then(|entry| Some((entry, self.owners(entry)?)));
+        let Some((entry, (node, owners))) = found else {
             order.moves.iter().for_each(|_| order.record(Outcome::Gone));
             return order.begin();
         };
         let me = self.runtime.worker;
         let mut flows = Vec::new();
         for (key, to) in &order.moves {
-            if *to != me && owners.begin_move(*key, me, *to) {
+            let stays = self.blocks[node as usize].as_ref().is_some_and(|b| !b.may_leave(*key));
+            if stays {
+                order.record(Outcome::Stays);
+            } else if *to != me && owners.begin_move(*key, me, *to) {
                 self.runtime.flows.leaving.insert((entry, *key));
                 flows.push((*key, *to));
             } else {
@@ -271,6 +311,7 @@ impl Engine {
         match arrived.outcome {
             Outcome::Moved => owners.end_move(key, me),
             Outcome::Gone | Outcome::Refused => owners.release(key, me),
+            Outcome::Stays => true,
         };
         if let Some(order) = &arrived.order {
             order.record(arrived.outcome);

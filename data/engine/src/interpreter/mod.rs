@@ -5,6 +5,7 @@ mod contain;
 mod count;
 mod exchange;
 mod flows;
+mod following;
 mod moving;
 mod peers;
 mod runtime;

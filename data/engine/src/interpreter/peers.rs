@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rtrb::{Consumer, Producer};
-use weever_block::Priority;
+use weever_block::{FlowKey, Priority};
 use weever_packet::Buffer;
 
 use super::task_queues::Task;
@@ -33,13 +33,17 @@ pub(crate) enum Message {
     Fenced { order: Arc<MoveOrder> },
     /// The state of a flow.
     Flow(Box<FlowMessage>),
+    /// Asks the owner of a flow to move it to worker `by`, where its packets arrive.
+    Ask { at: NodeRef, flow: FlowKey, by: u16 },
 }
 
 impl Message {
     /// The graph that the receiver must run before it handles this.
     pub(crate) fn epoch(&self) -> u64 {
         match self {
-            Message::Task { at, .. } | Message::Wake { at, .. } => at.epoch,
+            Message::Task { at, .. } | Message::Wake { at, .. } | Message::Ask { at, .. } => {
+                at.epoch
+            }
             Message::Flow(flow) => flow.at.epoch,
             Message::Send { .. } | Message::Fence { .. } | Message::Fenced { .. } => 0,
         }

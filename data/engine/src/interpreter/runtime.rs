@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weever_block::{Downstream, Priority, SpawnRequest, When};
 use weever_packet::{BURST, Buffer, Nanos, PoolCache};
 
+use super::following::Following;
 use super::moving::Flows;
 use super::peers::{Message, Peers};
 use super::task_queues::{Task, Tasks};
@@ -24,6 +25,7 @@ pub(crate) struct Runtime {
     pub(crate) deadlines: Deadlines,
     pub(crate) outboxes: Outboxes,
     pub(crate) flows: Flows,
+    pub(crate) following: Following,
     pub(crate) counters: Arc<Cells>,
     /// The other workers, if there are any.
     pub(crate) peers: Option<Box<Peers>>,
@@ -49,6 +51,7 @@ impl Runtime {
             deadlines: Deadlines::new(limits.tick),
             outboxes: Outboxes::new(&limits),
             flows: Flows::new(limits.high_total),
+            following: Following::new(),
             counters,
             peers: None,
             worker: 0,
@@ -180,7 +183,10 @@ impl Runtime {
                 None => self.refuse(Some(buffer), total::RELAY_FULL),
             },
             // The engine handles messages about flows, as they need the blocks.
-            Message::Fence { .. } | Message::Fenced { .. } | Message::Flow(_) => {}
+            Message::Fence { .. }
+            | Message::Fenced { .. }
+            | Message::Flow(_)
+            | Message::Ask { .. } => {}
         }
     }
 

@@ -59,6 +59,7 @@ fn total(parts: impl Iterator<Item = Moved>) -> Moved {
     parts.fold(Moved::default(), |sum, part| Moved {
         moved: sum.moved + part.moved,
         gone: sum.gone + part.gone,
+        stays: sum.stays + part.stays,
         refused: sum.refused + part.refused,
         open: sum.open + part.open,
     })

@@ -1,6 +1,7 @@
 //! Flows with state move between workers: nothing is lost, reordered, or seen by a worker without the
 //! state.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use weever_block::{
@@ -34,6 +35,11 @@ static SEQUENCE: BlockType = BlockType {
     counters: COUNTERS,
     make: |_| Ok(Box::new(Sequence::default())),
 };
+
+thread_local! {
+    /// No flow may leave; for a test whose workers have no threads of their own.
+    static PINNED: Cell<bool> = const { Cell::new(false) };
+}
 
 #[derive(Default)]
 struct Sequence {
@@ -78,6 +84,10 @@ impl Block for Sequence {
 
     fn flow_of(&self, packet: &Buffer) -> Option<FlowKey> {
         Some(key(number(packet) / FLOW))
+    }
+
+    fn may_leave(&self, _: FlowKey) -> bool {
+        !PINNED.with(Cell::get)
     }
 
     fn export_flow(&mut self, wanted: FlowKey) -> Option<State> {
@@ -232,6 +242,87 @@ proptest! {
         drop((b.team, b.peers, b.cache));
         prop_assert_eq!(b.pool.available(), b.pool.frames());
     }
+}
+
+/// Two workers, and packets of flow 0 that arrive at either.
+struct Arrivals {
+    bench: Bench,
+    sent: u64,
+    back: Vec<u64>,
+    now: u64,
+}
+
+impl Arrivals {
+    fn new() -> Arrivals {
+        Arrivals { bench: team(4096, 2), sent: 0, back: Vec::new(), now: 0 }
+    }
+
+    /// Bursts of the flow arrive at the queues in turns.
+    fn arrive(&mut self, queues: &[usize], bursts: usize) {
+        let b = &mut self.bench;
+        for queue in queues.iter().cycle().take(bursts) {
+            self.sent += send(&mut *b.peers[*queue], &mut b.cache, self.sent, 32) as u64;
+            for _ in 0..4 {
+                self.now += 1;
+                b.team.workers.iter_mut().for_each(|worker| drop(worker.turn(self.now)));
+                for peer in &mut b.peers {
+                    receive(&mut **peer, &mut b.cache, &mut self.back);
+                }
+            }
+        }
+    }
+
+    fn owner(&self) -> Option<u16> {
+        let owners = self.bench.team.publisher.flow_owners("Seq").expect("it has flows");
+        owners.owner(key(0)).map(|owner| owner.worker)
+    }
+
+    fn expect_order(&mut self) {
+        assert_eq!(counts(&mut self.bench.team.workers), [self.sent, 0, 0, 0]);
+    }
+}
+
+/// Packets of a flow arrive at another worker, and nobody has ordered a move.
+#[test]
+fn a_flow_follows_its_packets() {
+    let mut arrivals = Arrivals::new();
+    arrivals.arrive(&[0], 1);
+    assert_eq!(arrivals.owner(), Some(0));
+    arrivals.arrive(&[1], 2);
+    assert_eq!(arrivals.owner(), Some(0), "a few packets are handed over");
+    arrivals.arrive(&[1], 20);
+    assert_eq!(arrivals.owner(), Some(1));
+    arrivals.expect_order();
+    arrivals.arrive(&[0], 24);
+    assert_eq!(arrivals.owner(), Some(0), "and back again");
+    arrivals.expect_order();
+}
+
+/// As behind a queue that two workers share.
+#[test]
+fn a_flow_whose_packets_arrive_at_both_workers_stays() {
+    let mut arrivals = Arrivals::new();
+    arrivals.arrive(&[0], 1);
+    for _ in 0..50 {
+        arrivals.arrive(&[1, 0], 2);
+        assert_eq!(arrivals.owner(), Some(0));
+    }
+    arrivals.expect_order();
+}
+
+/// The block says so; its packets are handed over as long as the flow lasts.
+#[test]
+fn a_flow_that_cannot_leave_its_worker_stays() {
+    let mut arrivals = Arrivals::new();
+    PINNED.with(|pinned| pinned.set(true));
+    arrivals.arrive(&[0], 1);
+    arrivals.arrive(&[1], 40);
+    let moved = arrivals.bench.team.publisher.begin_moves("Seq", &[(key(0), 1)]).expect("sound");
+    arrivals.arrive(&[1], 1);
+    PINNED.with(|pinned| pinned.set(false));
+    assert_eq!((moved.progress().stays, moved.progress().open), (1, 0));
+    assert_eq!(arrivals.owner(), Some(0));
+    arrivals.expect_order();
 }
 
 /// Ends the workers also when the test fails.
