@@ -189,8 +189,8 @@ impl Block for TcpEndpoint {
     /// waits to be accepted may become such a connection.
     fn may_leave(&self, flow: FlowKey) -> bool {
         let Some(tcp) = &self.tcp else { return true };
-        let is_service = |id: &Id| matches!(tcp.sessions.job(*id), Some(Job::Echo | Job::Discard));
-        tcp.sessions.of_flow(flow).iter().all(is_service)
+        let mut jobs = tcp.sessions.of_flow(flow).into_iter().map(|id| tcp.sessions.job(id));
+        jobs.all(|job| matches!(job, Some(Job::Echo | Job::Discard)))
     }
 
     fn export_flow(&mut self, flow: FlowKey) -> Option<State> {
