@@ -93,7 +93,15 @@ enum {
     WEEVER_STREAM_NODELAY = 1,     /* 1: small segments are sent at once */
     WEEVER_STREAM_CORK = 2,        /* 1: segments that are not full are held back */
     WEEVER_STREAM_KEEPALIVE = 3,   /* seconds of idleness before the first probe; 0: none */
-    WEEVER_STREAM_USER_TIMEOUT = 4 /* seconds without an acknowledgement; 0: the stack's default */
+    WEEVER_STREAM_USER_TIMEOUT = 4, /* milliseconds without an acknowledgement; 0: the stack's default */
+    WEEVER_STREAM_RESET_ON_CLOSE = 5, /* 1: closing resets the stream */
+    WEEVER_STREAM_KEEPALIVE_INTERVAL = 6, /* seconds between probes */
+    WEEVER_STREAM_KEEPALIVE_PROBES = 7, /* unanswered ones before the connection is given up */
+    WEEVER_STREAM_QUICKACK = 8,    /* 1: the next segments are acknowledged at once */
+    WEEVER_STREAM_MAXSEG = 9,      /* octets of the longest segment; 0: as the path allows */
+    WEEVER_STREAM_CONGESTION = 10, /* 0: cubic, 1: reno, 2: dctcp */
+    WEEVER_STREAM_RECEIVE_BUFFER = 11, /* octets that are received ahead of the program */
+    WEEVER_STREAM_SEND_BUFFER = 12 /* octets that may be written and not acknowledged */
 };
 
 /* A copy of what a queue has. */

@@ -277,10 +277,8 @@ pub unsafe extern "C" fn weever_stream_set(stream: *mut Stream, option: u32, val
     call(|| {
         // SAFETY: by the caller's word.
         let (there, queue) = unsafe { both(stream) }?;
-        let known = u16::try_from(option).ok().zip(u16::try_from(value).ok());
-        let known =
-            known.and_then(|(o, v)| StreamOption::from_word(u32::from(o) | u32::from(v) << 16));
-        let text = || format!("option {option} is not known, or {value} is over 65535");
+        let known = StreamOption::numbered(option, value);
+        let text = || format!("option {option} is not known, or cannot be {value}");
         let known = known.ok_or_else(|| Failure::new(libc::EINVAL, text()))?;
         queue.inner.set_option(there.handle, known).map_err(|error| broken(there, error))?;
         Ok(0)

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weever_app_library::{QueueConfig, Stack};
-use weever_app_sockets::{AppQueue, Event, TcpStream as Stream};
+use weever_app_sockets::{AppQueue, Congestion, Event, StreamOption, TcpStream as Stream};
 use weever_testbed::{Fixture, require_net_admin};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -208,4 +208,112 @@ fn a_refusal_reaches_the_program() {
         }
         assert_eq!(failed, Some((stream, ECONNREFUSED)));
     });
+}
+
+/// The first event of a queue that `wanted` takes; others are passed over.
+fn until<T>(queue: &AppQueue, mut wanted: impl FnMut(Event<'_>) -> Option<T>) -> T {
+    let end = std::time::Instant::now() + PATIENCE;
+    loop {
+        queue.commit().unwrap();
+        while let Some(event) = queue.next().unwrap() {
+            if let Some(found) = wanted(event) {
+                return found;
+            }
+        }
+        assert!(std::time::Instant::now() < end, "it did not happen");
+        queue.wait(Some(Duration::from_millis(20))).unwrap();
+    }
+}
+
+#[test]
+fn settings_hold_in_the_handshake_and_after_it() {
+    require_net_admin!();
+    let net = net();
+    let listener = net.right.run(|| TcpListener::bind(("0.0.0.0", PORT))).unwrap();
+    let to = std::net::SocketAddr::new(Fixture::RIGHT.into(), PORT);
+    let ours = net.left.spawn("client", move || {
+        let stack = stack();
+        let queue = stack.queue().unwrap();
+        let stream = queue.connect_tcp(to).unwrap();
+        queue.set_option(stream, StreamOption::MaxSegment(600)).unwrap();
+        queue.set_option(stream, StreamOption::Congestion(Congestion::Reno)).unwrap();
+        queue.set_option(stream, StreamOption::ReceiveBuffer(9000)).unwrap();
+        until(&queue, |event| matches!(event, Event::Connected(_)).then_some(()));
+        let mut out = Out { octets: octets(100_000), ends: false };
+        out.write(&queue, stream);
+        while queue.unacknowledged(stream).unwrap() > 0 || !out.octets.is_empty() {
+            out.write(&queue, stream);
+            queue.commit().unwrap();
+            queue.wait(Some(Duration::from_millis(1))).unwrap();
+            while queue.next().unwrap().is_some() {}
+        }
+        queue.request_info(stream).unwrap();
+        let info = until(&queue, |event| match event {
+            Event::Info(_, info) => Some(info),
+            _ => None,
+        });
+        // What the peer has sent is not read: closing resets.
+        until(&queue, |event| matches!(event, Event::Octets(_)).then_some(()));
+        std::thread::sleep(Duration::from_millis(50));
+        queue.close_stream(stream).unwrap();
+        queue.commit().unwrap();
+        info
+    });
+    let (mut kernel, _) = listener.accept().unwrap();
+    kernel.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut all = vec![0; 100_000];
+    kernel.read_exact(&mut all).unwrap();
+    assert!(all == octets(100_000), "octets were changed");
+    // The kernel's own view: the segments that it may send are as long as was announced.
+    let mss = socket2::SockRef::from(&kernel).tcp_mss().unwrap();
+    assert!(mss <= 600, "it sends {mss} octets at once");
+    kernel.write_all(&[1]).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    kernel.write_all(&[2; 2000]).unwrap();
+    let info = ours.unwrap().join().unwrap();
+    assert_eq!((info.state(), info.acknowledged()), (1, 100_000), "{info:?}");
+    assert!(info.segment_size() <= 600 && info.round_trip() > 0, "{info:?}");
+    let mut rest = Vec::new();
+    let reset = kernel.read_to_end(&mut rest).unwrap_err();
+    assert_eq!(reset.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_listener_that_defers_has_octets_to_read_with_each_stream() {
+    require_net_admin!();
+    let net = net();
+    let (told, heard) = std::sync::mpsc::channel();
+    let ours = net.left.spawn("server", move || {
+        let stack = stack();
+        let queue = stack.queue().unwrap();
+        let at = format!("0.0.0.0:{PORT}").parse().unwrap();
+        let listener = queue.listen_tcp(at, 16, false).unwrap();
+        queue.set_listener_option(listener, StreamOption::DeferAccept(1)).unwrap();
+        queue.commit().unwrap();
+        told.send(()).unwrap();
+        let mut order = Vec::new();
+        until(&queue, |event| {
+            match event {
+                Event::Accepted(_, stream) => {
+                    order.push((queue.stream_ends(stream).unwrap().1.port(), false));
+                }
+                Event::Octets(octets) => {
+                    let from = queue.stream_ends(octets.stream()).unwrap().1.port();
+                    order.push((from, true));
+                }
+                other => panic!("{other:?}"),
+            }
+            (order.len() == 3).then_some(())
+        });
+        order
+    });
+    heard.recv_timeout(PATIENCE).unwrap();
+    let silent = client(&net);
+    let mut talks = client(&net);
+    talks.write_all(b"hello").unwrap();
+    let order = ours.unwrap().join().unwrap();
+    let port = |stream: &TcpStream| stream.local_addr().unwrap().port();
+    // The one that says something is first, though it came last; the other one's time is over at last.
+    let expected = [(port(&talks), false), (port(&talks), true), (port(&silent), false)];
+    assert_eq!(order, expected);
 }

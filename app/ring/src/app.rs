@@ -76,7 +76,8 @@ pub struct Received {
     pub socket: SocketId,
     /// Payload, or something that happened to the socket.
     pub kind: Kind,
-    /// The payload's frame, for [`Kind::Data`], [`Kind::Stream`] and [`Kind::Connected`].
+    /// The payload's frame, for [`Kind::Data`], [`Kind::Stream`], [`Kind::Connected`] and
+    /// [`Kind::Info`].
     pub frame: Option<Frame>,
     /// Where the payload starts in the frame; for [`Kind::Error`], the errno.
     pub offset: u16,
@@ -127,10 +128,11 @@ pub struct AppEnd {
     lent: u32,
     /// How many frames to lend.
     share: u32,
-    /// By frame, the stream whose octets it holds while the stack has it; empty without streams.
-    streams: Vec<SocketId>,
-    /// Streams whose frames have come back, one entry a frame.
-    returned: VecDeque<SocketId>,
+    /// By frame, the stream whose octets it holds while the stack has it, and how many; empty without
+    /// streams.
+    streams: Vec<(SocketId, u16)>,
+    /// Streams whose frames have come back, one entry a frame, with the frame's octets.
+    returned: VecDeque<(SocketId, u16)>,
     /// Last, so that its memory outlives the rings above, which point into it.
     frames: Frames,
 }
@@ -204,7 +206,8 @@ impl AppEnd {
         if let Some(frame) = self.receive.frame_ahead(AHEAD) {
             self.frames.memory.prefetch(frame, false);
         }
-        let has_payload = matches!(entry.kind, Kind::Data | Kind::Stream | Kind::Connected);
+        let has_payload =
+            matches!(entry.kind, Kind::Data | Kind::Stream | Kind::Connected | Kind::Info);
         let frame = match entry.kind {
             _ if has_payload && entry.frame >= self.geometry().frames => {
                 return Err(ChannelError::Corrupt("frame number"));
@@ -269,15 +272,18 @@ impl AppEnd {
         Ok(self.spare.pop().map(|index| self.frame(index)))
     }
 
-    /// Takes back the frames that the stack has sent.
-    fn reap(&mut self) -> Result<(), ChannelError> {
+    /// Takes back the frames that the stack has sent; [`alloc`](Self::alloc) does so when it has none left.
+    ///
+    /// # Errors
+    /// [`ChannelError::Corrupt`]: the channel is of no more use.
+    pub fn reap(&mut self) -> Result<(), ChannelError> {
         while let Some(entry) = self.completion.pop()? {
             if entry.frame >= self.geometry().frames {
                 return Err(ChannelError::Corrupt("frame number"));
             }
             self.spare.push(entry.frame);
-            if let Some(stream @ 1..) = self.streams.get_mut(entry.frame as usize) {
-                self.returned.push_back(std::mem::take(stream));
+            if let Some(there @ (1.., _)) = self.streams.get_mut(entry.frame as usize) {
+                self.returned.push_back(std::mem::take(there));
             }
         }
         self.completion.release();
@@ -336,9 +342,9 @@ impl AppEnd {
             return Err(SubmitError::Full(frame));
         }
         if self.streams.is_empty() {
-            self.streams = vec![0; self.geometry().frames as usize];
+            self.streams = vec![(0, 0); self.geometry().frames as usize];
         }
-        self.streams[frame.index as usize] = stream;
+        self.streams[frame.index as usize] = (stream, len);
         let kind = Kind::Stream;
         self.transmit.push(Entry {
             frame: frame.index,
@@ -389,8 +395,8 @@ impl AppEnd {
     }
 
     /// A stream of which one frame has come back, since its octets were acknowledged or the stream is
-    /// over: as often as it had frames.
-    pub fn next_returned(&mut self) -> Option<SocketId> {
+    /// over, and how many octets it had: as often as it had frames.
+    pub fn next_returned(&mut self) -> Option<(SocketId, u16)> {
         self.returned.pop_front()
     }
 

@@ -44,8 +44,12 @@ pub enum Kind {
     Finished,
     /// To the stack: the stream is to be reset. Without a frame.
     Abort,
-    /// To the stack: a setting of a stream, number and value in `offset` and `len`. Without a frame.
+    /// To the stack: a setting of a stream or a listener, see
+    /// [`StreamOption::to_word`](crate::StreamOption::to_word). Without a frame.
     Option,
+    /// To the stack: how is a stream doing? Without a frame. From the stack: the answer, the bytes of
+    /// Linux's `struct tcp_info` in a frame.
+    Info,
     /// A number that this version does not know; such entries are skipped and counted.
     Unknown(u8),
 }
@@ -63,6 +67,7 @@ impl Kind {
             Kind::Finished => 8,
             Kind::Abort => 9,
             Kind::Option => 10,
+            Kind::Info => 11,
             Kind::Unknown(number) => number,
         }
     }
@@ -79,6 +84,7 @@ impl Kind {
             8 => Kind::Finished,
             9 => Kind::Abort,
             10 => Kind::Option,
+            11 => Kind::Info,
             other => Kind::Unknown(other),
         }
     }

@@ -69,4 +69,4 @@ pub use ring::{Consumer, Producer, RingParts};
 pub use stack::{Delivery, Misuse, SentFrame, SentFrames, StackEnd, Transmit};
 pub use sync::{AtomicU32, AtomicU64};
 #[doc(no_inline)]
-pub use weever_wire::stream::StreamOption;
+pub use weever_wire::stream::{Congestion, StreamOption};

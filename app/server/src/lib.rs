@@ -32,10 +32,12 @@
 #![forbid(unsafe_code)]
 
 mod channels;
+mod connections;
 mod datagram;
 mod link;
 mod listener;
 mod network;
+mod port;
 mod queue;
 mod request;
 mod server;
@@ -51,7 +53,8 @@ pub use listener::{Access, AppListener, ListenError};
 pub use network::HostNetwork;
 pub use queue::AppLinkQueue;
 pub use request::{
-    Identity, OpenedSocket, QueueId, QueueStatus, ServerError, SocketRequest, SocketStatus,
+    ConnectionStatus, Identity, OpenedSocket, QueueId, QueueStatus, ServerError, SocketRequest,
+    SocketStatus,
 };
 pub use server::{AppServer, OpenedQueue};
 pub use session::{Answer, Session};

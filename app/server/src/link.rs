@@ -13,10 +13,11 @@ use weever_packet::Pool;
 
 use crate::channels::Channels;
 use crate::network::HostNetwork;
+use crate::port::Port;
 use crate::queue::AppLinkQueue;
 use crate::request::ServerError;
 use crate::server::AppServer;
-use crate::streams::{Ends, Port, SharedEnds, Streams};
+use crate::streams::{Ends, SharedEnds, Streams};
 use crate::worker::SharedTable;
 use crate::worker::WorkerHandle;
 

@@ -101,6 +101,7 @@ impl AppLinkQueue {
                 let by = self.reference(socket);
                 self.table.borrow_mut().remove(&there.binding, by);
             }
+            Command::Report { most, to } => self.ends.borrow_mut().streams.report(most, to),
             Command::AddBinding { socket, binding } => self.add_binding(&binding, socket),
             Command::RemoveBinding { socket, binding } => {
                 let by = self.reference(socket);

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use rustix::io::Errno;
 use weever_app_ring::ChannelError;
 use weever_net::demux::{BindError, Binding, Family, Sharing};
+use weever_net::stream::{StreamInfo, StreamStatus};
 
 use crate::stats::SocketCounts;
 
@@ -70,6 +71,29 @@ pub struct SocketStatus {
     pub groups: Vec<(IpAddr, String)>,
     /// Its counters, over all workers.
     pub counts: SocketCounts,
+}
+
+/// One worker's connections, with the queue that each belongs to.
+pub(crate) struct Connections {
+    pub(crate) all: Vec<(Option<QueueId>, StreamStatus)>,
+    /// How many there are, of which as many as were asked for are listed.
+    pub(crate) total: usize,
+}
+
+/// A TCP connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionStatus {
+    /// The worker that has it.
+    pub worker: usize,
+    /// The queue of its application, and the application; none for the stack's own services, and for
+    /// connections whose application is gone.
+    pub owner: Option<(QueueId, Identity)>,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The peer.
+    pub remote: SocketAddr,
+    /// Its state.
+    pub info: StreamInfo,
 }
 
 /// A queue as `weever sockets` shows it.

@@ -126,6 +126,15 @@ impl AppServer {
         Ok(self.listeners.bind(binding, Sharing::Exclusive, holder)?)
     }
 
+    pub(crate) fn worker_count(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The application of a queue.
+    pub(crate) fn owner(&self, queue: QueueId) -> Option<&Identity> {
+        self.queues.get(&queue).map(|queue| &queue.owner)
+    }
+
     /// The application with a queue of this name, if there is one.
     pub(crate) fn owner_of(&self, name: &str) -> Option<&Identity> {
         self.queues.values().map(|queue| &queue.owner).find(|owner| owner.name == name)
@@ -439,7 +448,7 @@ impl AppServer {
         (0..self.workers.len()).try_for_each(|worker| self.tell(worker, command()))
     }
 
-    fn tell(&mut self, worker: usize, command: Command) -> Result<(), ServerError> {
+    pub(crate) fn tell(&mut self, worker: usize, command: Command) -> Result<(), ServerError> {
         self.workers[worker].send(command).map_err(|()| ServerError::Stuck(worker))
     }
 

@@ -10,17 +10,19 @@
 //! it is closed: its frames stay mapped as long.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 use atomic_refcell::AtomicRefCell;
 use weever_app_ring::{
-    ChannelError, Kind, NumberMap, PacketInfo, STREAMS, SentFrame, SentFrames, Transmit,
+    ChannelError, Kind, NumberMap, PacketInfo, STREAMS, SentFrame, SentFrames, StreamOption,
+    Transmit,
 };
 use weever_net::demux::Binding;
-use weever_net::stream::{StreamEvent, StreamId, StreamOption, StreamPort, StreamRequest};
+use weever_net::stream::{LINUX_INFO_LEN, StreamEvent, StreamId, StreamRequest};
 
 use crate::channels::{Channel, Channels};
+use crate::request::Connections;
 
 /// Numbers of a worker's streams, below the worker's own and the highest bit.
 const NUMBERS: u32 = 1 << 24;
@@ -28,52 +30,62 @@ const NUMBERS: u32 = 1 << 24;
 const NO_ROOM: u16 = 105;
 
 /// A frame of a stream, and the stream offset of its first octet.
-struct Kept {
-    start: u64,
-    frame: SentFrame,
+pub(crate) struct Kept {
+    pub(crate) start: u64,
+    pub(crate) frame: SentFrame,
 }
 
-struct Stream {
-    queue: u32,
+pub(crate) struct Stream {
+    pub(crate) queue: u32,
     /// Its number in the channel's entries.
-    number: u32,
+    pub(crate) number: u32,
     /// The application has not closed it.
-    open: bool,
+    pub(crate) open: bool,
     /// No octets to send follow.
     finished: bool,
     /// Frames with octets that are not acknowledged, in order.
-    sent: VecDeque<Kept>,
+    pub(crate) sent: VecDeque<Kept>,
     /// The stream offset behind the last octet to send.
     end: u64,
-    frames: SentFrames,
+    pub(crate) frames: SentFrames,
     /// Octets that were delivered and not consumed.
-    unread: u64,
+    pub(crate) unread: u64,
+    /// Closing resets it, also when the application ends.
+    resets: bool,
+}
+
+/// What an application is told of a stream.
+pub(crate) enum Told {
+    Event(StreamEvent),
+    Info(Box<[u8; LINUX_INFO_LEN]>),
 }
 
 /// Listeners with one binding: connections go to them in turn.
-struct Group {
+pub(crate) struct Group {
     /// The first member's number, by which the transport knows the group.
-    id: StreamId,
+    pub(crate) id: StreamId,
     binding: Binding,
     /// Queue and number of each.
-    members: Vec<(u32, u32)>,
-    next: usize,
+    pub(crate) members: Vec<(u32, u32)>,
+    pub(crate) next: usize,
 }
 
 /// The streams of one worker.
 pub(crate) struct Streams {
     worker: u16,
     next: u32,
-    most: usize,
-    open: NumberMap<Stream>,
+    pub(crate) most: usize,
+    pub(crate) open: NumberMap<Stream>,
     /// Streams by the queue and the number that its application chose.
     named: HashMap<(u32, u32), StreamId>,
-    groups: Vec<Group>,
-    requests: VecDeque<StreamRequest>,
-    /// Events that the channels had no room for, in order.
-    untold: VecDeque<(StreamId, StreamEvent)>,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) requests: VecDeque<StreamRequest>,
+    /// Events and answers that the channels had no room for, in order.
+    pub(crate) untold: VecDeque<(StreamId, Told)>,
     /// Queues that had no room for octets or connections.
-    short: Vec<u32>,
+    pub(crate) short: Vec<u32>,
+    /// Operators that wait for the list of connections.
+    pub(crate) reports: VecDeque<Sender<Connections>>,
 }
 
 /// Channels and streams of one worker, for its queue of the link and its transport.
@@ -96,6 +108,7 @@ impl Streams {
             requests: VecDeque::new(),
             untold: VecDeque::new(),
             short: Vec::new(),
+            reports: VecDeque::new(),
         }
     }
 
@@ -125,6 +138,12 @@ impl Streams {
         self.requests.push_back(StreamRequest::Listen { listener, binding, backlog });
     }
 
+    /// An operator wants the list of connections.
+    pub(crate) fn report(&mut self, most: usize, to: Sender<Connections>) {
+        self.reports.push_back(to);
+        self.requests.push_back(StreamRequest::Report { most });
+    }
+
     pub(crate) fn stop_listening(&mut self, listener: u32) {
         let requests = &mut self.requests;
         self.groups.retain_mut(|group| {
@@ -141,14 +160,12 @@ impl Streams {
     pub(crate) fn abandon(&mut self, queue: u32) {
         for (&stream, there) in self.open.iter_mut().filter(|(_, s)| s.queue == queue && s.open) {
             there.open = false;
-            let unread = there.unread > 0;
-            let (close, abort) = (StreamRequest::Close { stream }, StreamRequest::Abort { stream });
-            self.requests.push_back(if unread { abort } else { close });
+            self.requests.push_back(close(stream, there));
         }
         self.named.retain(|(owner, _), _| *owner != queue);
     }
 
-    fn new_id(&mut self) -> StreamId {
+    pub(crate) fn new_id(&mut self) -> StreamId {
         loop {
             self.next = (self.next + 1) % NUMBERS;
             let id = STREAMS | u32::from(self.worker) << 24 | self.next;
@@ -158,7 +175,7 @@ impl Streams {
         }
     }
 
-    fn add(&mut self, id: StreamId, number: u32, channel: &Channel) {
+    pub(crate) fn add(&mut self, id: StreamId, number: u32, channel: &Channel) {
         let frames = channel.end.sent_frames();
         let stream = Stream {
             queue: channel.queue,
@@ -169,8 +186,15 @@ impl Streams {
             end: 0,
             frames,
             unread: 0,
+            resets: false,
         };
         self.open.insert(id, stream);
+    }
+
+    /// The transport's number of a listener that an entry of a channel names.
+    fn group_of(&self, queue: u32, number: u32) -> Option<StreamId> {
+        let group = self.groups.iter().find(|group| group.members.contains(&(queue, number)))?;
+        Some(group.id)
     }
 
     /// The open stream that an entry of a channel names.
@@ -192,6 +216,16 @@ impl Streams {
             return self.connect(channel, transmit);
         }
         let queue = channel.queue;
+        if transmit.kind == Kind::Option
+            && let Some(listener) = self.group_of(queue, transmit.socket)
+        {
+            channel.end.complete()?;
+            let option = StreamOption::from_word(transmit.len as u32);
+            let request = option.map(|option| StreamRequest::SetListener { listener, option });
+            let sensible = request.is_some();
+            self.requests.extend(request);
+            return Ok(sensible);
+        }
         let Some((id, stream)) = self.find(queue, transmit.socket) else {
             channel.end.complete()?;
             return Ok(false);
@@ -213,15 +247,24 @@ impl Streams {
                 stream.finished = true;
                 Some(StreamRequest::Finish { stream: id })
             }
-            Kind::Option => StreamOption::from_word(value)
-                .map(|option| StreamRequest::Set { stream: id, option }),
+            Kind::Option => match StreamOption::from_word(value) {
+                Some(StreamOption::ResetOnClose(resets)) => {
+                    stream.resets = resets;
+                    channel.end.complete()?;
+                    return Ok(true);
+                }
+                Some(StreamOption::DeferAccept(_) | StreamOption::SendBuffer(_)) | None => None,
+                Some(option) => Some(StreamRequest::Set { stream: id, option }),
+            },
+            Kind::Info => Some(StreamRequest::Inform { stream: id }),
             Kind::Closed | Kind::Abort => {
                 (stream.open, stream.finished) = (false, true);
-                self.named.remove(&(queue, transmit.socket));
-                Some(match transmit.kind {
-                    Kind::Closed => StreamRequest::Close { stream: id },
+                let request = match transmit.kind {
+                    Kind::Closed => close(id, stream),
                     _ => StreamRequest::Abort { stream: id },
-                })
+                };
+                self.named.remove(&(queue, transmit.socket));
+                Some(request)
             }
             _ => None,
         };
@@ -245,8 +288,8 @@ impl Streams {
         self.add(id, number, channel);
         self.named.insert(name, id);
         if self.open.len() > self.most {
-            self.untold.push_back((id, StreamEvent::Failed(NO_ROOM)));
-            self.untold.push_back((id, StreamEvent::Closed));
+            self.untold.push_back((id, Told::Event(StreamEvent::Failed(NO_ROOM))));
+            self.untold.push_back((id, Told::Event(StreamEvent::Closed)));
         } else {
             let PacketInfo { local, remote, .. } = transmit.info;
             self.requests.push_back(StreamRequest::Connect { stream: id, local, remote });
@@ -258,14 +301,14 @@ impl Streams {
     pub(crate) fn tell_untold(&mut self, channels: &mut Channels) {
         let mut full: Vec<u32> = Vec::new();
         for _ in 0..self.untold.len() {
-            let Some((id, event)) = self.untold.pop_front() else { break };
+            let Some((id, what)) = self.untold.pop_front() else { break };
             let Some(stream) = self.open.get(&id) else { continue };
             let queue = stream.queue;
-            let told = !full.contains(&queue) && tell(stream, event, channels);
+            let told = !full.contains(&queue) && tell(stream, &what, channels);
             if !told {
                 full.push(queue);
-                self.untold.push_back((id, event));
-            } else if event == StreamEvent::Closed {
+                self.untold.push_back((id, what));
+            } else if matches!(what, Told::Event(StreamEvent::Closed)) {
                 self.forget(id, channels);
             }
         }
@@ -280,12 +323,31 @@ impl Streams {
     }
 }
 
-/// Writes an event into the ring of a stream's channel; false when there is no room. Done once the
-/// application is gone or has closed the stream.
-fn tell(stream: &Stream, event: StreamEvent, channels: &mut Channels) -> bool {
+/// The request that closes a stream: as on Linux, a reset if the application has not read everything, or
+/// wants that.
+fn close(id: StreamId, stream: &Stream) -> StreamRequest {
+    if stream.unread > 0 || stream.resets {
+        StreamRequest::Abort { stream: id }
+    } else {
+        StreamRequest::Close { stream: id }
+    }
+}
+
+/// Writes an event or an answer into the ring of a stream's channel; false when there is no room. Done once
+/// the application is gone or has closed the stream.
+fn tell(stream: &Stream, what: &Told, channels: &mut Channels) -> bool {
     let Some(channel) = channels.of(stream.queue).filter(|_| stream.open) else { return true };
     let number = stream.number;
     let plain = |kind, value| (kind, (value, 0));
+    let event = match what {
+        Told::Event(event) => *event,
+        Told::Info(info) => {
+            let told = channel.end.inform(number, &info[..]);
+            channel.dirty = true;
+            channel.broken |= told.is_err();
+            return told.unwrap_or(true);
+        }
+    };
     let (kind, value) = match event {
         StreamEvent::Connected { local, remote } => {
             let ends = PacketInfo { local, remote, ..PacketInfo::default() };
@@ -304,107 +366,14 @@ fn tell(stream: &Stream, event: StreamEvent, channels: &mut Channels) -> bool {
     told.is_ok_and(|told| told == weever_app_ring::Delivery::Delivered) || channel.broken
 }
 
-fn give_back(queue: u32, frames: impl IntoIterator<Item = Kept>, channels: &mut Channels) {
+pub(crate) fn give_back(
+    queue: u32,
+    frames: impl IntoIterator<Item = Kept>,
+    channels: &mut Channels,
+) {
     let Some(channel) = channels.of(queue) else { return };
     for Kept { frame, .. } in frames {
         channel.broken |= channel.end.give_back(frame).is_err();
     }
     channel.dirty = true;
-}
-
-/// The port of one worker's transport.
-pub(crate) struct Port(pub(crate) SharedEnds);
-
-impl StreamPort for Port {
-    fn next_request(&self) -> Option<StreamRequest> {
-        self.0.borrow_mut().streams.requests.pop_front()
-    }
-
-    fn accept(
-        &self,
-        listener: StreamId,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Option<StreamId> {
-        let Ends { channels, streams } = &mut *self.0.borrow_mut();
-        if streams.open.len() >= streams.most {
-            return None;
-        }
-        let id = streams.new_id();
-        let ends = PacketInfo { local, remote, ..PacketInfo::default() };
-        let group = streams.groups.iter_mut().find(|group| group.id == listener)?;
-        for _ in 0..group.members.len() {
-            group.next = (group.next + 1) % group.members.len();
-            let (queue, member) = group.members[group.next];
-            let Some(channel) = channels.of(queue) else { continue };
-            match channel.end.connected(id, member, &ends) {
-                Ok(true) => {
-                    channel.dirty = true;
-                    streams.add(id, id, channel);
-                    return Some(id);
-                }
-                Ok(false) => note(&mut streams.short, queue),
-                Err(_) => channel.broken = true,
-            }
-        }
-        None
-    }
-
-    fn deliver(&self, stream: StreamId, octets: &[u8]) -> usize {
-        let Ends { channels, streams } = &mut *self.0.borrow_mut();
-        let Some(there) = streams.open.get_mut(&stream).filter(|stream| stream.open) else {
-            return octets.len();
-        };
-        let Some(channel) = channels.of(there.queue) else { return octets.len() };
-        match channel.end.deliver_stream(there.number, octets) {
-            Ok(done) => {
-                channel.dirty |= done > 0;
-                there.unread += done as u64;
-                if done < octets.len() {
-                    note(&mut streams.short, there.queue);
-                }
-                done
-            }
-            Err(_) => {
-                channel.broken = true;
-                octets.len()
-            }
-        }
-    }
-
-    fn read_sent(&self, stream: StreamId, offset: u64, out: &mut [u8]) -> usize {
-        let ends = self.0.borrow();
-        let Some(stream) = ends.streams.open.get(&stream) else { return 0 };
-        let first = stream.sent.partition_point(|kept| kept.start <= offset);
-        let mut done = 0;
-        for kept in stream.sent.iter().skip(first.saturating_sub(1)) {
-            let skip = (offset + done as u64).saturating_sub(kept.start);
-            let Ok(skip) = usize::try_from(skip) else { break };
-            done += stream.frames.read(&kept.frame, skip, &mut out[done..]);
-            if done == out.len() {
-                break;
-            }
-        }
-        done
-    }
-
-    fn acknowledged(&self, stream: StreamId, offset: u64) {
-        let Ends { channels, streams } = &mut *self.0.borrow_mut();
-        let Some(stream) = streams.open.get_mut(&stream) else { return };
-        let whole = |kept: &Kept| kept.start + kept.frame.len() as u64 <= offset;
-        let count = stream.sent.iter().take_while(|kept| whole(kept)).count();
-        give_back(stream.queue, stream.sent.drain(..count), channels);
-    }
-
-    fn tell(&self, stream: StreamId, event: StreamEvent) {
-        let Ends { channels, streams } = &mut *self.0.borrow_mut();
-        streams.untold.push_back((stream, event));
-        streams.tell_untold(channels);
-    }
-}
-
-fn note(short: &mut Vec<u32>, queue: u32) {
-    if !short.contains(&queue) {
-        short.push(queue);
-    }
 }

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use atomic_refcell::AtomicRefCell;
@@ -10,6 +11,7 @@ use rtrb::{Producer, PushError};
 use weever_app_ring::StackEnd;
 use weever_net::demux::{Binding, Sharing, SocketTable};
 
+use crate::request::Connections;
 use crate::stats::SocketStats;
 
 /// A worker's table, for its queue of this link and its demux node, which run on one thread.
@@ -50,6 +52,11 @@ pub(crate) enum Command {
     RemoveBinding {
         socket: u32,
         binding: Binding,
+    },
+    /// The list of connections, for an operator.
+    Report {
+        most: usize,
+        to: Sender<Connections>,
     },
 }
 

@@ -1,6 +1,7 @@
 //! The events of a poll: in the order of arrival, and socket by socket.
 
 use crate::buffer::RxBuf;
+use crate::info::StreamInfo;
 use crate::octets::StreamBuf;
 use crate::stream::{TcpListener, TcpStream};
 use crate::table::UdpSocket;
@@ -27,6 +28,8 @@ pub enum Event<'q> {
     Finished(TcpStream),
     /// A stream has failed: an `errno`.
     StreamFailed(TcpStream, u16),
+    /// How a stream is doing, which was asked for.
+    Info(TcpStream, StreamInfo),
     /// A stream is over; its handle names nothing any more.
     StreamClosed(TcpStream),
 }
@@ -55,6 +58,7 @@ impl Event<'_> {
             | Event::Writable(stream)
             | Event::Finished(stream)
             | Event::StreamFailed(stream, _)
+            | Event::Info(stream, _)
             | Event::StreamClosed(stream) => Handle::Stream(*stream),
         }
     }

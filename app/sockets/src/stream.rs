@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
-use weever_app_ring::SocketId;
+use weever_app_ring::{SocketId, StreamOption};
 
 use crate::error::Error;
 use crate::table::{Bind, next_generation};
@@ -30,6 +30,8 @@ pub(crate) struct Listener {
     /// With the port that the stack chose.
     pub(crate) bind: Bind,
     pub(crate) backlog: u32,
+    /// Settings that its streams begin with, for another stack after this one.
+    pub(crate) options: Vec<StreamOption>,
     pub(crate) ready: Cell<u32>,
 }
 
@@ -41,6 +43,10 @@ pub(crate) struct Stream {
     pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
     /// Frames of octets that are not acknowledged.
     pub(crate) unacknowledged: u32,
+    /// Octets in them.
+    pub(crate) octets: u64,
+    /// The most such frames, if the application has chosen.
+    pub(crate) most: Option<u32>,
     /// A write has found no room.
     pub(crate) blocked: bool,
     /// The application sends no more.
@@ -85,6 +91,8 @@ impl Streams {
             channel,
             ends: None,
             unacknowledged: 0,
+            octets: 0,
+            most: None,
             blocked: false,
             finished: false,
             read: 0,
@@ -123,21 +131,28 @@ impl Streams {
     }
 
     /// A frame of a stream has come back: it may be writable again.
-    pub(crate) fn returned(&mut self, number: SocketId, limit: u32) {
+    pub(crate) fn returned(&mut self, (number, octets): (SocketId, u16), limit: u32) {
         let Some(stream) = self.open.get_mut(&number) else { return };
         stream.unacknowledged = stream.unacknowledged.saturating_sub(1);
-        if stream.blocked && stream.unacknowledged <= limit / 2 {
+        stream.octets = stream.octets.saturating_sub(octets.into());
+        if stream.blocked && stream.unacknowledged <= stream.most.unwrap_or(limit) / 2 {
             stream.blocked = false;
             let generation = stream.generation;
             self.found.push_back(Found::Writable(TcpStream { number, generation }));
         }
     }
 
-    /// Notes frames that were handed over, and whether more would have been: such a stream is told
+    /// Notes frames with so many octets that were handed over, and whether more would have been: such a stream is told
     /// of once it is writable.
-    pub(crate) fn wrote(&mut self, stream: TcpStream, frames: u32, wanted_more: bool) {
+    pub(crate) fn wrote(
+        &mut self,
+        stream: TcpStream,
+        (frames, octets): (u32, usize),
+        wanted_more: bool,
+    ) {
         let Ok(there) = self.get(stream) else { return };
         there.unacknowledged += frames;
+        there.octets += octets as u64;
         there.blocked = wanted_more;
         if there.blocked && there.unacknowledged == 0 {
             // Frames of others have to come back first: nothing of its own will tell.

@@ -11,11 +11,11 @@ use weever_app_ring::Geometry;
 use weever_app_ring::control::Request;
 use weever_app_server::{AppLink, AppServer, HostNetwork, Identity, Session};
 use weever_app_sockets::{
-    Answer, AppQueue, Backend, Bind, Error, Event, QueueConfig, StreamOption, TcpListener,
-    TcpStream,
+    Answer, AppQueue, Backend, Bind, Congestion, Error, Event, QueueConfig, StreamOption,
+    TcpListener, TcpStream,
 };
 use weever_link::{Link, LinkQueue};
-use weever_net::stream::{StreamEvent, StreamId, StreamPort, StreamRequest};
+use weever_net::stream::{StreamEvent, StreamId, StreamInfo, StreamPort, StreamRequest};
 use weever_packet::{Burst, HugePages, Pool, PoolCache, PoolConfig};
 
 struct NoNetwork;
@@ -88,6 +88,15 @@ impl Loopback {
                     }
                 }
                 StreamRequest::Set { option, .. } => self.options.push(format!("{option:?}")),
+                StreamRequest::SetListener { option, .. } => {
+                    self.options.push(format!("listener: {option:?}"));
+                }
+                StreamRequest::Inform { stream } => {
+                    let queued = self.halves[&stream].queued;
+                    let info =
+                        StreamInfo { state: 1, acknowledged: queued, ..StreamInfo::default() };
+                    port.inform(stream, &info);
+                }
                 _ => {}
             }
         }
@@ -395,4 +404,63 @@ fn refused_reset_and_ended_streams_say_so() {
     assert!(matches!(next(&client), Event::StreamClosed(stream) if stream == late));
     let again = server.listen_tcp(any(80), 16, false).unwrap();
     connected(&client, &server, again);
+}
+
+#[test]
+fn settings_counts_and_state_of_streams_and_listeners() {
+    let stack = Stack::new();
+    let (client, mut server) = (queue(&stack), queue(&stack));
+    let listener = server.listen_tcp(any(80), 16, false).unwrap();
+    server.set_listener_option(listener, StreamOption::DeferAccept(2)).unwrap();
+    server.commit().unwrap();
+    let (from, to) = connected(&client, &server, listener);
+    client.set_option(from, StreamOption::Congestion(Congestion::Reno)).unwrap();
+    client.set_option(from, StreamOption::UserTimeout(1500)).unwrap();
+
+    // Three frames of 448 octets each, of which no more may be on their way.
+    client.set_option(from, StreamOption::SendBuffer(1300)).unwrap();
+    assert_eq!(client.write(from, &[7; 5000]).unwrap(), 3 * 448);
+    assert!(matches!(client.write(from, b"more"), Err(Error::WouldBlock)));
+    assert_eq!(client.unacknowledged(from).unwrap(), 3 * 448);
+    client.request_info(from).unwrap();
+    let info = loop {
+        match next(&client) {
+            Event::Info(stream, info) if stream == from => break info,
+            Event::Writable(_) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((info.state(), info.acknowledged()), (1, 3 * 448));
+    for _ in 0..3 {
+        client.commit().unwrap();
+    }
+    assert_eq!(client.unacknowledged(from).unwrap(), 0, "all of them have come back");
+
+    // What was read is known to the stack before the stream is closed: it is no reset.
+    let mut read = 0;
+    while read < 3 * 448 {
+        let Event::Octets(octets) = next(&server) else { panic!("no octets") };
+        read += octets.octets().len();
+    }
+    server.close_stream(to).unwrap();
+    server.commit().unwrap();
+    let finished = loop {
+        match next(&client) {
+            Event::Writable(_) => {}
+            other => break matches!(other, Event::Finished(stream) if stream == from),
+        }
+    };
+    assert!(finished, "it was not reset");
+
+    // A listener has its settings on the next stack, too.
+    server.reconnect().unwrap();
+    server.commit().unwrap();
+    let options = &stack.lock().unwrap().transport.options;
+    let expected = [
+        "listener: DeferAccept(2)",
+        "Congestion(Reno)",
+        "UserTimeout(1500)",
+        "listener: DeferAccept(2)",
+    ];
+    assert_eq!(options[..], expected);
 }

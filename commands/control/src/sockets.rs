@@ -3,18 +3,20 @@
 use std::io::{self, Write};
 
 use clap::Args;
-use weever_service_api::{AppQueueStatus, SocketCounts, SocketStatus, Sockets, SocketsRequest};
+use weever_service_api::{
+    AppQueueStatus, ConnectionStatus, SocketCounts, SocketStatus, Sockets, SocketsRequest,
+};
 
 use crate::CliError;
 use crate::table::{Align, Table, grouped, span};
 use crate::watch::Repeated;
 
-/// Shows the applications of a running stack, their queues and sockets, and the counters of these.
+/// Shows the applications of a running stack, their queues, sockets and TCP connections, with their counts.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SocketsArgs {
     #[command(flatten)]
     repeated: Repeated,
-    /// The most sockets to show; up to 2000
+    /// The most sockets to show, and the most connections; up to 2000
     #[arg(long, value_name = "NUMBER", default_value_t = 50)]
     most: usize,
 }
@@ -44,8 +46,57 @@ fn write(out: &mut dyn Write, now: &Sockets) -> io::Result<()> {
         writeln!(out)?;
         of_sockets(&now.sockets).write(out)?;
     }
-    let more = now.total.saturating_sub(now.sockets.len() as u64);
+    and_more(out, now.total, now.sockets.len())?;
+    if !now.connections.is_empty() {
+        writeln!(out, "\n{} TCP connections", grouped(now.connections_total))?;
+        of_connections(&now.connections).write(out)?;
+    }
+    and_more(out, now.connections_total, now.connections.len())
+}
+
+fn and_more(out: &mut dyn Write, total: u64, listed: usize) -> io::Result<()> {
+    let more = total.saturating_sub(listed as u64);
     if more > 0 { writeln!(out, "and {} more", grouped(more)) } else { Ok(()) }
+}
+
+fn of_connections(connections: &[ConnectionStatus]) -> Table {
+    let (left, right) = (Align::Left, Align::Right);
+    let mut table = Table::new(&[
+        ("worker", right),
+        ("application", left),
+        ("pid", right),
+        ("state", left),
+        ("local", left),
+        ("peer", left),
+        ("unread", right),
+        ("unacked", right),
+        ("received", right),
+        ("acked", right),
+        ("resent", right),
+        ("rtt", right),
+        ("window", right),
+        ("control", left),
+    ]);
+    for there in connections {
+        let rtt = there.round_trip_ns;
+        table.row([
+            there.worker.to_string(),
+            there.application.clone().unwrap_or_else(|| "-".into()),
+            there.pid.map_or_else(|| "-".into(), |pid| pid.to_string()),
+            there.state.clone(),
+            there.local.clone(),
+            there.peer.clone(),
+            grouped(there.receive_queue),
+            grouped(there.send_queue),
+            grouped(there.received),
+            grouped(there.acknowledged),
+            grouped(there.retransmissions),
+            if rtt > 0 { span(rtt) } else { "-".into() },
+            grouped(there.window),
+            there.congestion.clone(),
+        ]);
+    }
+    table
 }
 
 const COUNTS: [(&str, Align); 5] = [
@@ -139,12 +190,29 @@ mod tests {
             counts,
             ..SocketStatus::default()
         };
+        let connection = ConnectionStatus {
+            worker: 1,
+            application: Some("httpd".into()),
+            pid: Some(42),
+            state: "established".into(),
+            local: "192.0.2.1:80".into(),
+            peer: "192.0.2.9:50000".into(),
+            receive_queue: 3,
+            send_queue: 14_480,
+            retransmissions: 2,
+            round_trip_ns: 80_000,
+            window: 14_480,
+            congestion: "cubic".into(),
+            ..ConnectionStatus::default()
+        };
         let now = Sockets {
             uptime_ns: 1_000_000_000,
             path: Some("/run/apps".into()),
             queues: vec![queue],
             total: 2,
             sockets: vec![socket],
+            connections_total: 2,
+            connections: vec![connection],
         };
         let expected = "\
 up 1.0 s, /run/apps: 1 queues, 2 sockets
@@ -154,6 +222,11 @@ queue  application  pid   uid  sockets  received  sent  dropped  refused  errors
 
 socket  queue  application  state  local   peer  received  sent  dropped  refused  errors  groups
      4      1  resolver     open   *:5353  *        1,000     7        3        0       0  224.0.0.251%eth0
+and 1 more
+
+2 TCP connections
+worker  application  pid  state        local         peer             unread  unacked  received  acked  resent      rtt  window  control
+     1  httpd         42  established  192.0.2.1:80  192.0.2.9:50000       3   14,480         0      0       2  80.0 us  14,480  cubic
 and 1 more
 ";
         assert_eq!(text(&now), expected);

@@ -24,6 +24,18 @@ impl Region {
         self.octets.len()
     }
 
+    /// Makes room for `capacity` octets. Those from the offset `from` on are kept.
+    pub fn grow(&mut self, capacity: usize, from: u64) {
+        if capacity <= self.octets.len() {
+            return;
+        }
+        let mut larger = Region::new(capacity);
+        let (first, second) = self.slices(from..from + self.octets.len() as u64);
+        larger.write(from, first);
+        larger.write(from + first.len() as u64, second);
+        *self = larger;
+    }
+
     /// The two pieces in which a range lies, of which the second may be empty.
     #[inline]
     fn pieces(&self, at: u64, len: usize) -> (Range<usize>, Range<usize>) {
@@ -75,6 +87,15 @@ mod tests {
         region.read(13, &mut out);
         assert_eq!(&out, b"abcdef");
         assert_eq!(region.slices(13..19), (&b"abc"[..], &b"def"[..]));
+        region.grow(9, 13);
+        assert_eq!(region.capacity(), 16);
+        region.write(19, b"ghijklmno");
+        region.read(13, &mut out);
+        assert_eq!(&out, b"abcdef", "they are where they were");
+        let mut all = [0; 15];
+        region.read(13, &mut all);
+        assert_eq!(&all, b"abcdefghijklmno");
+        let mut region = Region::new(8);
         region.write(0, b"0123456789");
         assert_eq!(region.slices(0..8), (&b"01234567"[..], &b""[..]));
     }

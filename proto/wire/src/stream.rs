@@ -1,6 +1,10 @@
-//! Settings of a TCP connection, in the form in which programs and the transport exchange them.
+//! Settings of a TCP connection, in the form in which programs and the transport exchange them: as a word with
+//! a number in its lowest 8 bits, and 24 bits for what is set.
 
-/// A setting of a stream.
+/// The largest value of a setting, which larger ones are cut down to.
+const MOST: u32 = (1 << 24) - 1;
+
+/// A setting of a stream, or of a listener, whose later streams begin with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamOption {
@@ -9,32 +13,111 @@ pub enum StreamOption {
     /// Segments that are not full are held back (`TCP_CORK`).
     Cork(bool),
     /// Seconds of idleness before the first probe, 0: no probes (`SO_KEEPALIVE`, `TCP_KEEPIDLE`).
-    KeepAlive(u16),
-    /// Seconds without an acknowledgement before the connection is given up, 0: the transport's
+    KeepAlive(u32),
+    /// Milliseconds without an acknowledgement before the connection is given up, 0: the stack's
     /// default (`TCP_USER_TIMEOUT`).
-    UserTimeout(u16),
+    UserTimeout(u32),
+    /// Closing resets the stream, also when the application ends (`SO_LINGER` with a time of 0). A close that
+    /// waits, as `SO_LINGER` with a time has it, is for the application: octets that are not acknowledged are
+    /// counted by the library.
+    ResetOnClose(bool),
+    /// Seconds between probes (`TCP_KEEPINTVL`).
+    KeepAliveInterval(u32),
+    /// Unanswered probes before the connection is given up (`TCP_KEEPCNT`).
+    KeepAliveProbes(u8),
+    /// The next segments are acknowledged at once, or may be acknowledged later (`TCP_QUICKACK`).
+    QuickAck(bool),
+    /// Octets of the longest segment, 0: as the path allows (`TCP_MAXSEG`). Announced to the peer when it is
+    /// set right after connecting, or at a listener.
+    MaxSegment(u16),
+    /// The congestion control (`TCP_CONGESTION`).
+    Congestion(Congestion),
+    /// Octets that are received ahead of the application (`SO_RCVBUF`), from one segment to what the stack
+    /// allows; without, the stack chooses. Not halved or doubled.
+    ReceiveBuffer(u32),
+    /// Octets that may be written and not acknowledged (`SO_SNDBUF`), in whole frames: the library's own.
+    SendBuffer(u32),
+    /// Of a listener only: connections are accepted once octets have come, or so many seconds have passed; 0:
+    /// at once (`TCP_DEFER_ACCEPT`).
+    DeferAccept(u32),
+}
+
+/// A congestion control that ships.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Congestion {
+    /// CUBIC, RFC 9438: the default.
+    Cubic,
+    /// Reno, RFC 5681.
+    Reno,
+    /// DCTCP, RFC 8257.
+    Dctcp,
+}
+
+impl Congestion {
+    const ALL: [Congestion; 3] = [Congestion::Cubic, Congestion::Reno, Congestion::Dctcp];
+
+    /// The name, as in `TCP_CONGESTION`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Congestion::Cubic => "cubic",
+            Congestion::Reno => "reno",
+            Congestion::Dctcp => "dctcp",
+        }
+    }
+
+    /// The one of this name, if weever has it.
+    pub fn by_name(name: &str) -> Option<Congestion> {
+        Self::ALL.into_iter().find(|congestion| congestion.name() == name)
+    }
 }
 
 impl StreamOption {
-    /// Number and value of the setting as one word: the number in the lower 16 bits.
+    /// Number and value of the setting as one word.
     pub fn to_word(self) -> u32 {
         let (number, value) = match self {
-            StreamOption::NoDelay(on) => (1, u16::from(on)),
-            StreamOption::Cork(on) => (2, u16::from(on)),
+            StreamOption::NoDelay(on) => (1, on.into()),
+            StreamOption::Cork(on) => (2, on.into()),
             StreamOption::KeepAlive(seconds) => (3, seconds),
-            StreamOption::UserTimeout(seconds) => (4, seconds),
+            StreamOption::UserTimeout(millis) => (4, millis),
+            StreamOption::ResetOnClose(on) => (5, on.into()),
+            StreamOption::KeepAliveInterval(seconds) => (6, seconds),
+            StreamOption::KeepAliveProbes(probes) => (7, probes.into()),
+            StreamOption::QuickAck(on) => (8, on.into()),
+            StreamOption::MaxSegment(octets) => (9, octets.into()),
+            StreamOption::Congestion(congestion) => (10, congestion as u32),
+            StreamOption::ReceiveBuffer(octets) => (11, octets),
+            StreamOption::SendBuffer(octets) => (12, octets),
+            StreamOption::DeferAccept(seconds) => (13, seconds),
         };
-        number | u32::from(value) << 16
+        number | value.min(MOST) << 8
+    }
+
+    /// The setting of this number, with this value: `None` for a number that is not known, and for a value
+    /// that it cannot have.
+    pub fn numbered(number: u32, value: u32) -> Option<StreamOption> {
+        let word = u8::try_from(number).ok().filter(|_| value <= MOST)?;
+        StreamOption::from_word(u32::from(word) | value << 8)
     }
 
     /// The setting of a [word](Self::to_word); `None` for a number that is not known.
-    pub fn from_word(word: u32) -> Option<StreamOption> {
-        let (number, value) = (word as u16, (word >> 16) as u16);
+    pub fn from_word(value: u32) -> Option<StreamOption> {
+        let (number, value) = (value as u8, value >> 8);
+        let on = value != 0;
         Some(match number {
-            1 => StreamOption::NoDelay(value != 0),
-            2 => StreamOption::Cork(value != 0),
+            1 => StreamOption::NoDelay(on),
+            2 => StreamOption::Cork(on),
             3 => StreamOption::KeepAlive(value),
             4 => StreamOption::UserTimeout(value),
+            5 => StreamOption::ResetOnClose(on),
+            6 => StreamOption::KeepAliveInterval(value),
+            7 => StreamOption::KeepAliveProbes(value.min(u8::MAX.into()) as u8),
+            8 => StreamOption::QuickAck(on),
+            9 => StreamOption::MaxSegment(value.min(u16::MAX.into()) as u16),
+            10 => StreamOption::Congestion(*Congestion::ALL.get(value as usize)?),
+            11 => StreamOption::ReceiveBuffer(value),
+            12 => StreamOption::SendBuffer(value),
+            13 => StreamOption::DeferAccept(value),
             _ => return None,
         })
     }
@@ -45,16 +128,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setting_survives_as_a_word_and_unknown_numbers_are_none() {
-        for option in [
+    fn a_setting_survives_as_a_word_and_unknown_ones_are_none() {
+        let all = [
             StreamOption::NoDelay(true),
             StreamOption::Cork(false),
             StreamOption::KeepAlive(7200),
-            StreamOption::UserTimeout(u16::MAX),
-        ] {
-            assert_eq!(StreamOption::from_word(option.to_word()), Some(option));
+            StreamOption::UserTimeout(MOST),
+            StreamOption::ResetOnClose(true),
+            StreamOption::KeepAliveInterval(75),
+            StreamOption::KeepAliveProbes(9),
+            StreamOption::QuickAck(true),
+            StreamOption::MaxSegment(u16::MAX),
+            StreamOption::Congestion(Congestion::Dctcp),
+            StreamOption::ReceiveBuffer(1 << 20),
+            StreamOption::SendBuffer(4096),
+            StreamOption::DeferAccept(3),
+        ];
+        for (at, option) in all.into_iter().enumerate() {
+            let value = option.to_word();
+            assert_eq!((value & 0xff) as usize, at + 1, "each has a number of its own");
+            assert_eq!(StreamOption::from_word(value), Some(option));
         }
-        assert_eq!(StreamOption::from_word(0), None);
-        assert_eq!(StreamOption::from_word(99 | 1 << 16), None);
+        assert_eq!(
+            StreamOption::from_word(StreamOption::ReceiveBuffer(u32::MAX).to_word()),
+            Some(StreamOption::ReceiveBuffer(MOST))
+        );
+        assert_eq!(StreamOption::numbered(9, 1000), Some(StreamOption::MaxSegment(1000)));
+        assert_eq!(StreamOption::numbered(9, MOST + 1), None);
+        assert_eq!(StreamOption::numbered(257, 1), None);
+        let strange = [0, 14, 255, 10 | 3 << 8];
+        assert!(strange.into_iter().all(|value| StreamOption::from_word(value).is_none()));
+        for congestion in Congestion::ALL {
+            assert_eq!(Congestion::by_name(congestion.name()), Some(congestion));
+        }
+        assert_eq!(Congestion::by_name("vegas"), None);
     }
 }

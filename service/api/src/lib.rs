@@ -68,7 +68,8 @@ pub use queues::{
     QueuesRequest,
 };
 pub use sockets::{
-    AppQueueStatus, MAX_SOCKETS, SocketCounts, SocketStatus, Sockets, SocketsRequest,
+    AppQueueStatus, ConnectionStatus, MAX_SOCKETS, SocketCounts, SocketStatus, Sockets,
+    SocketsRequest,
 };
 pub use status::{
     InterfaceStatus, NeighbourStatus, RouteStatus, ServiceStatus, Status, StatusRequest,

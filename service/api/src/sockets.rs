@@ -40,6 +40,45 @@ pub struct Sockets {
     pub total: u64,
     /// The sockets, in the order of their numbers.
     pub sockets: Vec<SocketStatus>,
+    /// The number of TCP connections; at most as many as requested are listed.
+    pub connections_total: u64,
+    /// TCP connections of applications and of the stack's own services, in any state.
+    pub connections: Vec<ConnectionStatus>,
+}
+
+/// A TCP connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConnectionStatus {
+    /// The worker that has it.
+    pub worker: u64,
+    /// The application's name; none for the stack's own services, and for a connection whose application is
+    /// gone.
+    pub application: Option<String>,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// The state, as `ss` has it: `established`, `time-wait`, …
+    pub state: String,
+    /// Our end.
+    pub local: String,
+    /// The peer.
+    pub peer: String,
+    /// Octets received that the application has not read.
+    pub receive_queue: u64,
+    /// Octets of the application's that the peer has not acknowledged.
+    pub send_queue: u64,
+    /// Octets received in order.
+    pub received: u64,
+    /// Octets that the peer has acknowledged.
+    pub acknowledged: u64,
+    /// Segments that were sent again, up to 65,535.
+    pub retransmissions: u64,
+    /// The smoothed round trip time in nanoseconds; 0 before it is measured.
+    pub round_trip_ns: u64,
+    /// The congestion window in octets.
+    pub window: u64,
+    /// The congestion control.
+    pub congestion: String,
 }
 
 /// An application queue. It has a channel to every worker.

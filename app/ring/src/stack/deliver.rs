@@ -132,6 +132,19 @@ impl StackEnd {
         self.receive.push(Entry { frame, socket: stream, offset, len, kind, more: 0 })
     }
 
+    /// Answers how a stream is doing, with as many bytes of `struct tcp_info` as a frame has room for.
+    /// False while there is no frame or entry for it.
+    ///
+    /// # Errors
+    /// [`ChannelError::Corrupt`]: close the channel.
+    pub fn inform(&mut self, stream: SocketId, info: &[u8]) -> Result<bool, ChannelError> {
+        let Some(frame) = self.frame_to_fill()? else { return Ok(false) };
+        let len = info.len().min(self.geometry().payload_size().into());
+        self.memory.write(frame, INFO_SIZE, &info[..len]);
+        let (offset, len, kind) = (INFO_SIZE, len as u16, Kind::Info);
+        self.receive.push(Entry { frame, socket: stream, offset, len, kind, more: 0 })
+    }
+
     /// A lent frame, with room in the receive ring for its entry. It is the application's again.
     fn frame_to_fill(&mut self) -> Result<Option<u32>, ChannelError> {
         if self.receive.room(1)? == 0 {

@@ -140,7 +140,12 @@ impl StackEnd {
                 return false;
             }
             Kind::Stream | Kind::Connected => {}
-            Kind::Consumed | Kind::Finished | Kind::Abort | Kind::Option | Kind::Closed
+            Kind::Consumed
+            | Kind::Finished
+            | Kind::Abort
+            | Kind::Option
+            | Kind::Info
+            | Kind::Closed
                 if entry.frame == NO_FRAME =>
             {
                 return true;

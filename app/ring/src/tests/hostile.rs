@@ -8,7 +8,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::io::pwrite;
 
 use super::*;
-use crate::layout::Ring;
+use crate::layout::{Ring, VERSION};
 
 fn memfd(bytes: &[u8], size: u64, seals: SealFlags) -> OwnedFd {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -42,7 +42,7 @@ fn descriptors_that_are_no_channels_are_refused_with_the_reason() {
     assert!(refusal(memfd(&[0; 24], size, sealed)).contains("magic"));
     let mut newer = geometry.header();
     newer[1] += 1;
-    assert!(refusal(memfd(&header(newer), size, sealed)).contains("version 3"));
+    assert!(refusal(memfd(&header(newer), size, sealed)).contains(&format!("version {VERSION}")));
     let mut huge = geometry.header();
     huge[2] = u64::from(u32::MAX) | 256 << 32;
     assert!(refusal(memfd(&header(huge), size, sealed)).contains("frames"));

@@ -42,7 +42,7 @@ fn sent_octets_are_read_again_until_their_frames_are_given_back() {
     let _ = app.commit().unwrap();
     assert_eq!(
         [app.next_returned(), app.next_returned(), app.next_returned()],
-        [Some(5), Some(5), None]
+        [Some((5, 6)), Some((5, 5)), None]
     );
     assert_eq!(stack.misuse(), Misuse::default());
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use weever_app_ring::STREAMS;
 use weever_net::demux::Binding;
-use weever_net::stream::{StreamEvent, StreamOption, StreamPort, StreamRequest};
+use weever_net::stream::{
+    Congestion, StreamEvent, StreamInfo, StreamOption, StreamPort, StreamRequest, StreamStatus,
+};
 
 use super::*;
 
@@ -86,7 +88,7 @@ fn an_accepted_stream_carries_octets_both_ways_until_both_ends_have_finished() {
     assert_eq!(s.received(), expected);
 
     assert!(s.app.request(Kind::Consumed, stream, 3).unwrap());
-    assert!(s.app.request(Kind::Option, stream, 1 | 1 << 16).unwrap());
+    assert!(s.app.request(Kind::Option, stream, StreamOption::NoDelay(true).to_word()).unwrap());
     s.send(stream, b"200 ");
     s.send(stream, b"OK");
     assert!(s.app.request(Kind::Finished, stream, 0).unwrap());
@@ -109,17 +111,17 @@ fn an_accepted_stream_carries_octets_both_ways_until_both_ends_have_finished() {
     assert_eq!(s.port.read_sent(stream, 5, &mut out), 1);
     assert_eq!(s.port.read_sent(stream, 6, &mut out), 0);
     let _ = s.app.commit().unwrap();
-    assert_eq!(s.app.next_returned(), Some(stream), "the frame that was refused");
+    assert_eq!(s.app.next_returned(), Some((stream, 8)), "the frame that was refused");
     s.port.acknowledged(stream, 5);
     s.turn();
     let _ = s.app.commit().unwrap();
-    assert_eq!((s.app.next_returned(), s.app.next_returned()), (Some(stream), None));
+    assert_eq!((s.app.next_returned(), s.app.next_returned()), (Some((stream, 4)), None));
     s.port.acknowledged(stream, 6);
     s.port.tell(stream, StreamEvent::Closed);
     s.turn();
     assert_eq!(s.received(), [(Kind::Closed, stream, Vec::new())]);
     let _ = s.app.commit().unwrap();
-    assert_eq!(s.app.next_returned(), Some(stream));
+    assert_eq!(s.app.next_returned(), Some((stream, 2)));
     assert_eq!(s.port.read_sent(stream, 0, &mut out), 0, "it is forgotten");
 }
 
@@ -247,4 +249,89 @@ fn ports_of_streams_are_apart_from_ports_of_datagrams() {
     let refused = s.bench.server.open_socket(s.queue, &taken).unwrap_err();
     assert!(matches!(refused, ServerError::Bind(_)), "a service of the stack listens there");
     s.bench.bind(s.queue, 7);
+}
+
+#[test]
+fn a_stream_that_was_not_read_or_wants_it_is_reset_when_it_is_closed() {
+    let mut s = streams();
+    let listener = s.listen(80);
+    s.turn();
+    s.requests();
+    let accept = || s.port.accept(listener, here(80), peer()).unwrap();
+    let (read, unread, wants) = (accept(), accept(), accept());
+    assert_eq!(s.port.deliver(read, b"all of it"), 9);
+    assert_eq!(s.port.deliver(unread, b"all of it"), 9);
+    assert!(s.app.request(Kind::Consumed, read, 9).unwrap());
+    assert!(s.app.request(Kind::Consumed, unread, 8).unwrap());
+    assert!(
+        s.app.request(Kind::Option, wants, StreamOption::ResetOnClose(true).to_word()).unwrap()
+    );
+    for stream in [read, unread, wants] {
+        assert!(s.app.request(Kind::Closed, stream, 0).unwrap());
+    }
+    s.turn();
+    let closed: Vec<StreamRequest> = s
+        .requests()
+        .into_iter()
+        .filter(|request| !matches!(request, StreamRequest::Consumed { .. }))
+        .collect();
+    let expected = [
+        StreamRequest::Close { stream: read },
+        StreamRequest::Abort { stream: unread },
+        StreamRequest::Abort { stream: wants },
+    ];
+    assert_eq!(closed, expected);
+}
+
+#[test]
+fn listeners_have_settings_and_streams_say_how_they_are_doing() {
+    let mut s = streams();
+    let listener = s.listen(80);
+    s.turn();
+    s.requests();
+    let settings = [StreamOption::DeferAccept(3), StreamOption::Congestion(Congestion::Reno)];
+    for setting in settings {
+        assert!(s.app.request(Kind::Option, listener, setting.to_word()).unwrap());
+    }
+    assert!(s.turn());
+    let expected = [StreamOption::DeferAccept(3), StreamOption::Congestion(Congestion::Reno)];
+    assert_eq!(
+        s.requests(),
+        expected.map(|option| StreamRequest::SetListener { listener, option })
+    );
+
+    let stream = s.port.accept(listener, here(80), peer()).unwrap();
+    assert!(s.app.request(Kind::Option, stream, StreamOption::DeferAccept(3).to_word()).unwrap());
+    assert!(s.app.request(Kind::Info, stream, 0).unwrap());
+    s.turn();
+    assert_eq!(s.requests(), [StreamRequest::Inform { stream }], "only listeners can defer");
+    let info = StreamInfo { state: 1, retransmissions: 5, ..StreamInfo::default() };
+    s.port.inform(stream, &info);
+    s.turn();
+    let received = s.received();
+    let (kind, number, bytes) = received.last().unwrap();
+    assert_eq!((*kind, *number, &bytes[..]), (Kind::Info, stream, &info.to_linux()[..]));
+
+    let status = StreamStatus { stream: Some(stream), local: here(80), remote: peer(), info };
+    let port = Arc::clone(&s.port);
+    port.report(vec![status], 1);
+    // The worker's turns, while the operator waits in a thread.
+    let asked = std::thread::scope(|scope| {
+        let Bench { server, queue, cache, burst, .. } = &mut s.bench;
+        let operator = scope.spawn(|| server.connections(7));
+        while !operator.is_finished() {
+            queue.advance(0);
+            let received = queue.rx(cache, burst, 64).unwrap();
+            (0..received).for_each(|at| cache.free(burst.take(at).unwrap()));
+            if let Some(request) = port.next_request() {
+                assert_eq!(request, StreamRequest::Report { most: 7 });
+                port.report(vec![status], 12);
+            }
+        }
+        operator.join().unwrap()
+    });
+    let (connections, total) = asked;
+    assert_eq!((connections.len(), total), (1, 12));
+    let owner = connections[0].owner.as_ref().unwrap();
+    assert_eq!((owner.0, connections[0].info), (s.queue, info));
 }

@@ -2,6 +2,7 @@
 //! come and go in `traffic`, and TCP is in `streams`.
 
 mod open;
+mod options;
 mod streams;
 mod traffic;
 

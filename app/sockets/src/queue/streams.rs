@@ -3,13 +3,12 @@
 use std::net::SocketAddr;
 
 use weever_app_ring::control::{Request, Response, Share};
-use weever_app_ring::{
-    Frame, INFO_SIZE, Kind, PacketInfo, Received, STREAMS, StreamOption, SubmitError,
-};
+use weever_app_ring::{Frame, INFO_SIZE, Kind, PacketInfo, Received, STREAMS, SubmitError};
 
 use super::AppQueue;
 use crate::error::Error;
 use crate::events::Event;
+use crate::info::StreamInfo;
 use crate::octets::{StreamBuf, StreamTxBuf};
 use crate::stream::{Found, Listener, Stream, Streams, TcpListener, TcpStream};
 use crate::table::{Bind, next_generation};
@@ -42,8 +41,9 @@ impl AppQueue {
     /// which listeners do not have.
     pub fn listen(&self, bind: &Bind, backlog: u32) -> Result<TcpListener, Error> {
         let handle = TcpListener { generation: next_generation() };
-        let ready = std::cell::Cell::new(0);
-        self.open_listener(Listener { handle, bind: bind.clone(), backlog, ready })?;
+        let (options, ready) = (Vec::new(), std::cell::Cell::new(0));
+        let listener = Listener { handle, bind: bind.clone(), backlog, options, ready };
+        self.open_listener(listener)?;
         Ok(handle)
     }
 
@@ -53,6 +53,9 @@ impl AppQueue {
             return Err(Error::Protocol(format!("{answer:?}")));
         };
         listener.bind = listener.bind.with_port(local_port);
+        for option in &listener.options {
+            self.tell_all(socket, *option)?;
+        }
         self.streams.borrow_mut().listeners.insert(socket, listener);
         Ok(())
     }
@@ -143,7 +146,7 @@ impl AppQueue {
             frames += 1;
             done += part.len();
         }
-        streams.wrote(stream, frames, done < octets.len());
+        streams.wrote(stream, (frames, done), done < octets.len());
         if done == 0 && !octets.is_empty() { Err(Error::WouldBlock) } else { Ok(done) }
     }
 
@@ -157,7 +160,7 @@ impl AppQueue {
         let mut end = self.channels[usize::from(channel)].end.borrow_mut();
         let frame = if room > 0 { end.alloc()? } else { None };
         if frame.is_none() {
-            streams.wrote(stream, 0, true);
+            streams.wrote(stream, (0, 0), true);
             return Err(Error::WouldBlock);
         }
         Ok(StreamTxBuf { queue: self, stream, channel, frame, start: INFO_SIZE })
@@ -182,11 +185,11 @@ impl AppQueue {
         };
         match submitted {
             Ok(()) => {
-                streams.wrote(stream, 1, false);
+                streams.wrote(stream, (1, range.1.into()), false);
                 Ok(())
             }
             Err(SubmitError::Full(frame) | SubmitError::Range { frame, .. }) => {
-                streams.wrote(stream, 0, true);
+                streams.wrote(stream, (0, 0), true);
                 Err((Some(frame), Error::WouldBlock))
             }
             Err(SubmitError::Channel(error)) => Err((None, error.into())),
@@ -200,7 +203,8 @@ impl AppQueue {
         if there.finished {
             return Err(Error::NoSocket);
         }
-        let room = self.most_unacknowledged().saturating_sub(there.unacknowledged);
+        let most = there.most.unwrap_or_else(|| self.most_unacknowledged());
+        let room = most.saturating_sub(there.unacknowledged);
         Ok((room, there.channel))
     }
 
@@ -219,11 +223,19 @@ impl AppQueue {
     }
 
     /// Closes a stream: octets that were written still go, and no more events of it come. As on Linux,
-    /// the peer is reset if octets were not read.
+    /// the peer is reset if octets were not read, or [`StreamOption::ResetOnClose`] says so.
     ///
     /// # Errors
     /// As [`finish`](Self::finish).
     pub fn close_stream(&self, stream: TcpStream) -> Result<(), Error> {
+        // Octets that were read are not lost: the stack has to know of them first.
+        let read = std::mem::take(&mut self.streams.borrow_mut().get(stream)?.read);
+        if read > 0
+            && let Err(error) = self.tell(stream, Kind::Consumed, read)
+        {
+            self.streams.borrow_mut().get(stream)?.read = read;
+            return Err(error);
+        }
         self.tell(stream, Kind::Closed, 0)?;
         self.streams.borrow_mut().open.remove(&stream.number);
         Ok(())
@@ -239,14 +251,6 @@ impl AppQueue {
         Ok(())
     }
 
-    /// Changes a setting of a stream.
-    ///
-    /// # Errors
-    /// As [`finish`](Self::finish).
-    pub fn set_option(&self, stream: TcpStream, option: StreamOption) -> Result<(), Error> {
-        self.tell(stream, Kind::Option, option.to_word())
-    }
-
     /// Our end of a connected stream, and the peer's.
     ///
     /// # Errors
@@ -255,7 +259,7 @@ impl AppQueue {
         self.streams.borrow_mut().get(stream)?.ends.ok_or(Error::NoDestination)
     }
 
-    fn tell(&self, stream: TcpStream, kind: Kind, value: u32) -> Result<(), Error> {
+    pub(super) fn tell(&self, stream: TcpStream, kind: Kind, value: u32) -> Result<(), Error> {
         let channel = usize::from(self.streams.borrow_mut().get(stream)?.channel);
         let written =
             self.channels[channel].end.borrow_mut().request(kind, stream.number, value)?;
@@ -280,21 +284,26 @@ impl AppQueue {
 
     /// The next event that the library finds out by itself.
     pub(super) fn next_found(&self) -> Option<Event<'_>> {
-        let mut streams = self.streams.borrow_mut();
-        if streams.is_empty() {
+        if self.streams.borrow().is_empty() {
             return None;
         }
-        let limit = self.most_unacknowledged();
-        for channel in &self.channels {
-            let mut end = channel.end.borrow_mut();
-            while let Some(number) = end.next_returned() {
-                streams.returned(number, limit);
-            }
-        }
-        Some(match streams.found.pop_front()? {
+        self.note_returned();
+        Some(match self.streams.borrow_mut().found.pop_front()? {
             Found::Writable(stream) => Event::Writable(stream),
             Found::Failed(stream, errno) => Event::StreamFailed(stream, errno),
         })
+    }
+
+    /// Notes the frames that have come back.
+    pub(super) fn note_returned(&self) {
+        let mut streams = self.streams.borrow_mut();
+        let limit = self.most_unacknowledged();
+        for channel in &self.channels {
+            let mut end = channel.end.borrow_mut();
+            while let Some(returned) = end.next_returned() {
+                streams.returned(returned, limit);
+            }
+        }
     }
 
     /// The event of an entry that concerns a stream or a listener; nothing when it is closed here.
@@ -333,6 +342,12 @@ impl AppQueue {
             Kind::Stream => {
                 let (queue, range) = (self, (offset, len));
                 Event::Octets(StreamBuf { queue, stream, channel, frame, range })
+            }
+            Kind::Info => {
+                let frame = frame?;
+                let info = StreamInfo::of(self.frames_of(channel).bytes(&frame, offset, len));
+                self.release(channel, Some(frame));
+                Event::Info(stream, info)
             }
             Kind::Finished => Event::Finished(stream),
             Kind::Error => Event::StreamFailed(stream, offset),

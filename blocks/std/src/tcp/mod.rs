@@ -2,6 +2,7 @@
 
 mod arrive;
 mod endpoint;
+mod options;
 mod rx;
 mod send;
 mod session;

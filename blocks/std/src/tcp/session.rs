@@ -9,14 +9,18 @@ use weever_net::stream::{StreamEvent, StreamId, StreamPort};
 use weever_packet::NO_IFACE;
 use weever_tcp::{Connection, Endpoint, Events, Failure, Id, KeepAlive, Payload, Region, Settings};
 
-/// Octets of a connection's receive window, and of the region that keeps those not handed over yet.
+/// Octets of a connection's receive window at first, and of the region that keeps those not handed over yet.
 pub(super) const REGION: u32 = 256 << 10;
+/// What a window may grow to, when its connection could be quicker: 4 MiB, a gigabit over 32 ms.
+pub(super) const MAX_REGION: u32 = 4 << 20;
 
 /// The use of a connection's octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
     /// Kept until the connection is accepted.
     Waiting,
+    /// The same: it is accepted by this listener once octets have come.
+    Deferred(StreamId),
     /// Sent back (RFC 862).
     Echo,
     /// Read and forgotten (RFC 863).
@@ -58,6 +62,8 @@ pub(super) enum Rest {
     Nothing,
     /// The application has no room for all octets: it is to be served again.
     Again,
+    /// The connection has waited for octets, and may be accepted by this listener.
+    Acceptable(StreamId),
     /// The connection is over.
     Over,
 }
@@ -73,6 +79,10 @@ pub(super) struct Session {
     /// Received octets that are still needed. An echo's are those that its peer has not acknowledged: the
     /// stream that is sent is the one that was received, so each octet has one place.
     region: Option<Region>,
+    /// Octets that the region has to hold: the largest receive window so far.
+    capacity: u32,
+    /// Its application has chosen the size of its window.
+    fixed: bool,
     /// It stands in the list of those to be served again.
     pub(super) listed: bool,
     /// The slot of another connection whose flow has the same key.
@@ -81,7 +91,32 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(id: Id, flow: FlowKey, job: Job) -> Session {
-        Session { id, flow, iface: NO_IFACE, job, region: None, listed: false, next: None }
+        Session {
+            id,
+            flow,
+            iface: NO_IFACE,
+            job,
+            region: None,
+            capacity: REGION,
+            fixed: false,
+            listed: false,
+            next: None,
+        }
+    }
+
+    /// The application has chosen how large its window is: it does not grow by itself any more.
+    pub(super) fn fix_region(&mut self, capacity: u32) {
+        self.fixed = true;
+        self.grow(capacity.min(MAX_REGION));
+    }
+
+    /// The window becomes larger, and the region with it.
+    fn grow(&mut self, capacity: u32) {
+        self.capacity = self.capacity.max(capacity);
+        let Job::Stream(stream) = self.job else { return };
+        if let Some(region) = &mut self.region {
+            region.grow(self.capacity as usize, stream.delivered);
+        }
     }
 
     /// Keeps payload that was accepted, or hands it over at once; `bytes` is the segment's.
@@ -99,7 +134,7 @@ impl Session {
             _ => {}
         }
         if !bytes.is_empty() {
-            let region = self.region.get_or_insert_with(|| Region::new(REGION as usize));
+            let region = self.region.get_or_insert_with(|| Region::new(self.capacity as usize));
             region.write(offset, bytes);
         }
     }
@@ -138,6 +173,11 @@ impl Session {
         now: Nanos,
     ) -> Rest {
         if let (Job::Stream(_), Some(port)) = (self.job, port) {
+            if events.has(Events::CRAMPED) && !self.fixed {
+                let wanted = endpoint.get(self.id).map_or(0, Connection::wanted_receive);
+                self.grow(wanted);
+                endpoint.enlarge_receive(self.id, self.capacity, now);
+            }
             return self.serve_stream(endpoint, events, port);
         }
         if events.has(Events::CLOSED) {
@@ -159,6 +199,13 @@ impl Session {
             }
             // The application that accepts it learns it from the connection's state.
             Job::Waiting | Job::Stream(_) => return Rest::Nothing,
+            Job::Deferred(_) if !events.has(Events::READABLE) && !events.has(Events::FINISHED) => {
+                return Rest::Nothing;
+            }
+            Job::Deferred(listener) => {
+                self.job = Job::Waiting;
+                return Rest::Acceptable(listener);
+            }
         }
         if events.has(Events::FINISHED) {
             // FIN follows the octets that are still to be sent back.
@@ -204,11 +251,6 @@ impl Session {
             (true, false) => Rest::Nothing,
             (false, _) => Rest::Again,
         }
-    }
-
-    /// Whether the application was given all octets that have arrived.
-    pub(super) fn has_handed_over(&self, connection: &Connection) -> bool {
-        matches!(self.job, Job::Stream(stream) if stream.delivered >= connection.readable().end)
     }
 }
 

@@ -1,7 +1,9 @@
 //! Applications' streams: their requests, and connections that wait to be accepted by them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::mem::discriminant;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU16;
 
 use weever_block::{Cx, FlowClaim, Nanos};
 use weever_net::SECOND;
@@ -10,13 +12,13 @@ use weever_net::iface::IfaceId;
 use weever_net::random::Key;
 use weever_net::route::Kind;
 use weever_net::state::NetState;
-use weever_net::stream::{StreamEvent, StreamId, StreamOption, StreamPort, StreamRequest};
-use weever_packet::NO_IFACE;
-use weever_tcp::{
-    ConnectError, Connection, Endpoint, Id, KeepAlive, ListenerConfig, ListenerId, Settings,
-    TcpConfig,
+use weever_net::stream::{
+    StreamEvent, StreamId, StreamInfo, StreamOption, StreamPort, StreamRequest, StreamStatus,
 };
+use weever_packet::NO_IFACE;
+use weever_tcp::{ConnectError, Connection, Endpoint, Id, ListenerConfig, ListenerId};
 
+use super::options::set;
 use super::rx::flow_key;
 use super::session::{Job, Session, Sessions, Stream, ends};
 
@@ -40,8 +42,14 @@ pub(super) struct Streams {
 struct Listener {
     number: StreamId,
     id: ListenerId,
-    /// A connection for which the application had no room.
-    pending: Option<Id>,
+    /// Connections for which the application had no room, or that may be accepted after a while.
+    pending: VecDeque<Id>,
+    /// Settings that its streams begin with.
+    options: Vec<StreamOption>,
+    /// Connections wait for octets so long before they are accepted.
+    defer: Nanos,
+    /// Those that wait, and when they have waited long enough, in that order.
+    deferred: VecDeque<(Id, Nanos)>,
 }
 
 /// The parts of the endpoint's state that requests concern.
@@ -87,7 +95,8 @@ impl Streams {
             StreamRequest::StopListening { listener } => {
                 for gone in self.listeners.extract_if(.., |of| of.number == listener) {
                     endpoint.stop_listening(gone.id, now);
-                    if let Some(id) = gone.pending {
+                    let deferred = gone.deferred.into_iter().map(|(id, _)| id);
+                    for id in gone.pending.into_iter().chain(deferred) {
                         endpoint.abort(id, now);
                         endpoint.close(id, now);
                     }
@@ -112,7 +121,7 @@ impl Streams {
                 of(stream).into_iter().for_each(|id| endpoint.shutdown(id, now));
             }
             StreamRequest::Close { stream } => {
-                of(stream).into_iter().for_each(|id| close(parts, id, now));
+                of(stream).into_iter().for_each(|id| endpoint.close(id, now));
             }
             StreamRequest::Abort { stream } => {
                 if let Some(id) = of(stream) {
@@ -122,7 +131,25 @@ impl Streams {
             }
             StreamRequest::Set { stream, option } => {
                 of(stream).into_iter().for_each(|id| set(endpoint, id, option, now));
+                if let (StreamOption::ReceiveBuffer(octets), Some(id)) = (option, of(stream)) {
+                    let session = parts.sessions.get_mut(id);
+                    session.into_iter().for_each(|session| session.fix_region(octets));
+                }
             }
+            StreamRequest::SetListener { listener, option } => {
+                let there = self.listeners.iter_mut().find(|there| there.number == listener);
+                there.into_iter().for_each(|there| there.set(endpoint, option));
+            }
+            StreamRequest::Inform { stream } => {
+                let connection = of(stream).and_then(|id| endpoint.get(id));
+                let info = connection.map(|connection| connection.info(now));
+                // One that is over is told as that.
+                port.inform(
+                    stream,
+                    &info.unwrap_or(StreamInfo { state: 7, ..StreamInfo::default() }),
+                );
+            }
+            StreamRequest::Report { most } => report(parts, port, most, now),
             _ => {}
         }
     }
@@ -139,7 +166,9 @@ impl Streams {
         let config = ListenerConfig { address, accept_queue, ..ListenerConfig::new(port) };
         // Applications do not get the ports of services: the server has them reserved.
         if let Ok(id) = endpoint.listen(config) {
-            self.listeners.push(Listener { number, id, pending: None });
+            let (pending, deferred) = (VecDeque::new(), VecDeque::new());
+            let options = Vec::new();
+            self.listeners.push(Listener { number, id, pending, options, defer: 0, deferred });
         }
     }
 
@@ -151,19 +180,26 @@ impl Streams {
         sessions: &mut Sessions,
         port: &dyn StreamPort,
         served: &mut Vec<Id>,
+        now: Nanos,
     ) -> u64 {
         let mut accepted = 0;
         for listener in &mut self.listeners {
-            while let Some(id) = listener.pending.take().or_else(|| endpoint.accept(listener.id)) {
+            while let Some(id) = listener.next(endpoint, sessions, now) {
                 let Some((session, connection)) = sessions.get_mut(id).zip(endpoint.get(id)) else {
                     continue;
                 };
                 let (local, remote) = ends(connection, session.iface);
                 let Some(number) = port.accept(listener.number, local, remote) else {
-                    listener.pending = Some(id);
+                    listener.pending.push_front(id);
                     break;
                 };
                 session.job = Job::Stream(Stream::new(number, false));
+                for option in &listener.options {
+                    set(endpoint, id, *option, now);
+                    if let StreamOption::ReceiveBuffer(octets) = option {
+                        session.fix_region(*octets);
+                    }
+                }
                 self.open.insert(number, id);
                 served.push(id);
                 accepted += 1;
@@ -171,6 +207,84 @@ impl Streams {
         }
         accepted
     }
+
+    /// A connection that was deferred has octets, or is over: its application learns of it.
+    pub(super) fn ready(&mut self, listener: StreamId, id: Id) {
+        let there = self.listeners.iter_mut().find(|there| there.number == listener);
+        there.into_iter().for_each(|there| there.pending.push_back(id));
+    }
+
+    /// When the next connection has waited long enough for octets.
+    pub(super) fn next_deadline(&self) -> Option<Nanos> {
+        self.listeners.iter().filter_map(|listener| Some(listener.deferred.front()?.1)).min()
+    }
+}
+
+impl Listener {
+    /// The next connection that may be accepted.
+    fn next(&mut self, endpoint: &mut Endpoint, sessions: &mut Sessions, now: Nanos) -> Option<Id> {
+        while let Some(id) =
+            self.deferred.front().filter(|(_, until)| *until <= now).map(|(id, _)| *id)
+        {
+            self.deferred.pop_front();
+            // One that had octets before is in the other queue.
+            let waits = |session: &Session| session.job == Job::Deferred(self.number);
+            if let Some(session) = sessions.get_mut(id).filter(|session| waits(session)) {
+                session.job = Job::Waiting;
+                self.pending.push_back(id);
+            }
+        }
+        if let Some(id) = self.pending.pop_front() {
+            return Some(id);
+        }
+        loop {
+            let id = endpoint.accept(self.id)?;
+            let silent = |connection: &Connection| {
+                connection.readable().is_empty()
+                    && !connection.has_ended()
+                    && connection.failure().is_none()
+            };
+            if self.defer == 0 || !endpoint.get(id).is_some_and(silent) {
+                return Some(id);
+            }
+            if let Some(session) = sessions.get_mut(id) {
+                session.job = Job::Deferred(self.number);
+                self.deferred.push_back((id, now.saturating_add(self.defer)));
+            }
+        }
+    }
+
+    /// Changes a setting; of two for the same, the later one holds.
+    fn set(&mut self, endpoint: &mut Endpoint, option: StreamOption) {
+        match option {
+            StreamOption::DeferAccept(seconds) => self.defer = Nanos::from(seconds) * SECOND,
+            option => {
+                if let StreamOption::MaxSegment(octets) = option {
+                    endpoint.set_listener_segment(self.id, NonZeroU16::new(octets));
+                }
+                let other = |there: &StreamOption| discriminant(there) != discriminant(&option);
+                self.options.retain(other);
+                self.options.push(option);
+            }
+        }
+    }
+}
+
+/// Lists the connections for an operator.
+fn report(parts: &mut Parts<'_>, port: &dyn StreamPort, most: usize, now: Nanos) {
+    let mut all = Vec::new();
+    for id in parts.endpoint.ids().take(most) {
+        let Some(connection) = parts.endpoint.get(id) else { continue };
+        let session = parts.sessions.get_mut(id);
+        let iface = session.as_ref().map_or(NO_IFACE, |session| session.iface);
+        let (local, remote) = ends(connection, iface);
+        let stream = session.and_then(|session| match session.job {
+            Job::Stream(stream) => Some(stream.number),
+            _ => None,
+        });
+        all.push(StreamStatus { stream, local, remote, info: connection.info(now) });
+    }
+    port.report(all, parts.endpoint.len());
 }
 
 /// Begins a connection; the errno if it cannot be.
@@ -240,38 +354,4 @@ fn errno(error: ConnectError) -> u16 {
         ConnectError::TooManyConnections | ConnectError::NoMemory => ENOBUFS,
         _ => EHOSTUNREACH,
     }
-}
-
-/// The application lets go: octets to send still go. Octets that it was given count as read, since it may
-/// not have had time to say so; others make the end a reset, as on Linux.
-fn close(parts: &mut Parts<'_>, id: Id, now: Nanos) {
-    let handed_over = match (parts.sessions.get_mut(id), parts.endpoint.get(id)) {
-        (Some(session), Some(connection)) => session.has_handed_over(connection),
-        _ => false,
-    };
-    if handed_over {
-        parts.endpoint.consume(id, u64::MAX, now);
-    }
-    parts.endpoint.close(id, now);
-}
-
-fn set(endpoint: &mut Endpoint, id: Id, option: StreamOption, now: Nanos) {
-    let Some(settings) = endpoint.get(id).map(Connection::settings) else { return };
-    let settings = match option {
-        StreamOption::NoDelay(no_delay) => Settings { no_delay, ..settings },
-        StreamOption::Cork(cork) => Settings { cork, ..settings },
-        StreamOption::KeepAlive(seconds) => {
-            let idle = Nanos::from(seconds) * SECOND;
-            let keep_alive = (seconds > 0).then_some(KeepAlive { idle, ..KeepAlive::default() });
-            Settings { keep_alive, ..settings }
-        }
-        StreamOption::UserTimeout(0) => {
-            Settings { user_timeout: TcpConfig::default().user_timeout, ..settings }
-        }
-        StreamOption::UserTimeout(seconds) => {
-            Settings { user_timeout: Nanos::from(seconds) * SECOND, ..settings }
-        }
-        _ => settings,
-    };
-    endpoint.set(id, settings, now);
 }

@@ -10,7 +10,7 @@ use weever_tcp::{Connection, Endpoint, Events, Id, ListenerConfig, ListenerId, T
 
 use super::rx::flow_key;
 use super::send::send;
-use super::session::{Job, REGION, Rest, Session, Sessions};
+use super::session::{Job, MAX_REGION, REGION, Rest, Session, Sessions};
 use super::streams::{Parts, Streams};
 
 // The block's counters, by their places.
@@ -36,6 +36,8 @@ pub(super) struct Tcp {
     pub(super) streams: Streams,
     /// Connections whose received octets find no room at their applications.
     pub(super) again: Vec<Id>,
+    /// Connections that waited for octets may be accepted.
+    acceptable: bool,
     /// Generation of the network that the MTU was taken from.
     pub(super) generation: u64,
 }
@@ -63,7 +65,7 @@ impl Tcp {
     pub(super) fn new(root: Key, most: usize, now: Nanos) -> Tcp {
         let config = TcpConfig {
             receive_capacity: REGION,
-            max_receive_capacity: REGION,
+            max_receive_capacity: MAX_REGION,
             max_connections: most,
             report_gone: true,
             ..TcpConfig::default()
@@ -74,6 +76,7 @@ impl Tcp {
             listeners: Vec::new(),
             streams: Streams::default(),
             again: Vec::new(),
+            acceptable: false,
             generation: 0,
         }
     }
@@ -120,9 +123,7 @@ impl Tcp {
             let (endpoint, sessions) = (&mut self.endpoint, &mut self.sessions);
             let parts = &mut Parts { endpoint, sessions, network: given.state, flows: given.flows };
             self.streams.take_requests(cx, parts, port);
-            let (endpoint, sessions) = (&mut self.endpoint, &mut self.sessions);
-            let accepted = self.streams.accept(endpoint, sessions, port, &mut again);
-            cx.count(ACCEPTED, accepted);
+            self.accept(cx, port, &mut again);
         }
         for at in 0..self.listeners.len() {
             let (job, _, listener) = self.listeners[at];
@@ -133,19 +134,35 @@ impl Tcp {
                 cx.count(ACCEPTED, 1);
             }
         }
-        for id in again {
-            if let Some(session) = self.sessions.get_mut(id) {
-                session.listed = false;
-                self.serve(id, Events::default(), given.port, cx.now);
-            }
-        }
+        self.serve_all(&mut again, given.port, cx.now);
         while let Some((id, events)) = self.endpoint.poll_event() {
             self.serve(id, events, given.port, cx.now);
         }
+        if let Some(port) = given.port.filter(|_| std::mem::take(&mut self.acceptable)) {
+            self.accept(cx, port, &mut again);
+            self.serve_all(&mut again, given.port, cx.now);
+        }
         let more = self.transmit(cx, given.port);
         self.bury(cx, given);
-        let next = self.endpoint.next_deadline();
-        cx.set_deadline(more.into_iter().chain(next).min());
+        let (next, deferred) = (self.endpoint.next_deadline(), self.streams.next_deadline());
+        cx.set_deadline(more.into_iter().chain(next).chain(deferred).min());
+    }
+
+    /// Offers connections to the applications that listen; those that were accepted go to `served`.
+    fn accept(&mut self, cx: &mut Cx<'_>, port: &dyn StreamPort, served: &mut Vec<Id>) {
+        let (endpoint, sessions) = (&mut self.endpoint, &mut self.sessions);
+        let accepted = self.streams.accept(endpoint, sessions, port, served, cx.now);
+        cx.count(ACCEPTED, accepted);
+    }
+
+    /// Serves connections without an event: octets that arrived before find room now.
+    fn serve_all(&mut self, all: &mut Vec<Id>, port: Option<&dyn StreamPort>, now: Nanos) {
+        for id in all.drain(..) {
+            if let Some(session) = self.sessions.get_mut(id) {
+                session.listed = false;
+                self.serve(id, Events::default(), port, now);
+            }
+        }
     }
 
     fn serve(&mut self, id: Id, events: Events, port: Option<&dyn StreamPort>, now: Nanos) {
@@ -153,6 +170,10 @@ impl Tcp {
         match session.serve(&mut self.endpoint, events, port, now) {
             Rest::Nothing => {}
             Rest::Over => self.endpoint.close(id, now),
+            Rest::Acceptable(listener) => {
+                self.streams.ready(listener, id);
+                self.acceptable = true;
+            }
             Rest::Again => {
                 if !std::mem::replace(&mut session.listed, true) {
                     self.again.push(id);
@@ -209,7 +230,7 @@ impl Tcp {
     /// A connection that another worker had.
     pub(super) fn settle_in(&mut self, moved: Moved, now: Nanos) {
         let Moved { connection, session } = moved;
-        let accepted = session.job != Job::Waiting;
+        let accepted = !matches!(session.job, Job::Waiting | Job::Deferred(_));
         if let Ok(id) = self.endpoint.import(*connection, accepted, now) {
             self.sessions.adopt(session, id);
         }

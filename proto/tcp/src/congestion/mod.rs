@@ -47,6 +47,15 @@ impl Controller {
         }
     }
 
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Reno(control) => control.name(),
+            Self::Cubic(control) => control.name(),
+            Self::Dctcp(control) => control.name(),
+            Self::Custom(control) => control.name(),
+        }
+    }
+
     pub(crate) fn get(&mut self) -> &mut dyn CongestionControl {
         match self {
             Self::Reno(control) => control,

@@ -1,11 +1,13 @@
 //! One connection: the transmission control block (RFC 9293 §3.3.1).
 
 mod deadlines;
+mod info;
 mod rare;
 mod state;
 mod timers;
 mod user;
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use weever_wire::tcp::{MAX_WINDOW_SCALE, Seq, TIMESTAMPS_LEN, TcpOptions};
@@ -130,6 +132,7 @@ impl Connection {
             cork: false,
             keep_alive: config.keep_alive,
             user_timeout: config.user_timeout,
+            max_segment: None,
         };
         let mut connection = Self {
             tuple: birth.tuple,
@@ -209,7 +212,8 @@ impl Connection {
     pub(crate) fn set_segment_size(&mut self, limit: u16) {
         let headers = self.tuple.ip_header_len() + 20;
         let fits = self.config.mtu.saturating_sub(headers);
-        let whole = limit.min(self.snd.peer_mss).min(fits).max(MIN_MSS);
+        let chosen = self.settings.max_segment.map_or(u16::MAX, NonZeroU16::get);
+        let whole = limit.min(self.snd.peer_mss).min(fits).min(chosen).max(MIN_MSS);
         self.window.mss = u32::from(whole) - self.options_len() as u32;
     }
 

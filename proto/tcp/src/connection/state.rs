@@ -1,5 +1,7 @@
 //! The status of a connection: its state, the events for the application, and the work that is due.
 
+use core::num::NonZeroU16;
+
 use weever_net::MILLIS;
 
 use crate::{KeepAlive, Nanos};
@@ -128,6 +130,9 @@ pub struct Settings {
     pub keep_alive: Option<KeepAlive>,
     /// Nanoseconds without an acknowledgement before the connection is given up.
     pub user_timeout: Nanos,
+    /// The longest segment to send and, before the handshake, to announce, in octets with the options
+    /// (`TCP_MAXSEG`); `None`: as the path allows.
+    pub max_segment: Option<NonZeroU16>,
 }
 
 /// [`Settings`] as a connection keeps them: times in milliseconds.
@@ -138,9 +143,12 @@ pub(crate) struct Chosen {
     interval: u32,
     /// 0: idle connections are not probed.
     probes: u8,
-    pub(crate) no_delay: bool,
-    pub(crate) cork: bool,
+    flags: u8,
+    pub(crate) max_segment: Option<NonZeroU16>,
 }
+
+const NO_DELAY: u8 = 1;
+const CORK: u8 = 2;
 
 /// More than this many milliseconds never pass.
 const FOREVER: u32 = u32::MAX;
@@ -155,11 +163,22 @@ fn nanos(millis: u32) -> Nanos {
 
 impl Chosen {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let Settings { no_delay, cork, keep_alive, user_timeout } = *settings;
+        let Settings { no_delay, cork, keep_alive, user_timeout, max_segment } = *settings;
         let probes = keep_alive.map_or(0, |keep_alive| keep_alive.probes.max(1));
         let KeepAlive { idle, interval, .. } = keep_alive.unwrap_or_default();
         let (idle, interval) = (millis(idle), millis(interval));
-        Self { user_timeout: millis(user_timeout), idle, interval, probes, no_delay, cork }
+        let flags = u8::from(no_delay) * NO_DELAY | u8::from(cork) * CORK;
+        Self { user_timeout: millis(user_timeout), idle, interval, probes, flags, max_segment }
+    }
+
+    #[inline]
+    pub(crate) fn no_delay(&self) -> bool {
+        self.flags & NO_DELAY != 0
+    }
+
+    #[inline]
+    pub(crate) fn cork(&self) -> bool {
+        self.flags & CORK != 0
     }
 
     pub(crate) fn user_timeout(&self) -> Nanos {
@@ -173,7 +192,8 @@ impl Chosen {
 
     pub(crate) fn settings(&self) -> Settings {
         let (keep_alive, user_timeout) = (self.keep_alive(), self.user_timeout());
-        Settings { no_delay: self.no_delay, cork: self.cork, keep_alive, user_timeout }
+        let (no_delay, cork, max_segment) = (self.no_delay(), self.cork(), self.max_segment);
+        Settings { no_delay, cork, keep_alive, user_timeout, max_segment }
     }
 }
 

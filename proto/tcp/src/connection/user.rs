@@ -101,9 +101,32 @@ impl Connection {
     }
 
     pub(crate) fn set(&mut self, settings: Settings, now: Nanos) {
+        let shorter = settings.max_segment.filter(|most| Some(*most) != self.settings.max_segment);
         self.settings = Chosen::new(&settings);
+        if let Some(most) = shorter {
+            let now_there = self.window.mss + self.options_len() as u32;
+            // Segments only become shorter: a path may take no longer ones than they are now.
+            self.set_segment_size(most.get().min(now_there.min(u16::MAX.into()) as u16));
+        }
         if self.state.is_synchronized() {
             self.arm_keep_alive(now);
+        }
+    }
+
+    /// Acknowledges the next segments at once, or lets acknowledgements be delayed (`TCP_QUICKACK`). As on
+    /// Linux, it lasts for some segments only.
+    pub(crate) fn set_quick(&mut self, quick: bool) {
+        self.rcv.set_quick(quick);
+        if quick && self.ack_need == AckNeed::Delayed {
+            self.ack_need = AckNeed::Now;
+        }
+    }
+
+    /// The region for received data holds this many octets from now on; what was offered stays offered.
+    pub(crate) fn set_receive(&mut self, capacity: u32) {
+        self.rcv.set_capacity(capacity, &self.config);
+        if self.state.can_receive() && self.rcv.window_update_is_worth_it() {
+            self.ack_need = AckNeed::Now;
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
 
 use weever_wire::tcp::{Seq, TcpOptionsRepr, TcpRepr, Timestamps, flag};
 
@@ -125,7 +126,8 @@ impl Endpoint {
             if !listener.config.cookies {
                 return Err(Reject::BacklogFull);
             }
-            self.send_cookie(tuple, segment, now);
+            let max_segment = listener.config.max_segment;
+            self.send_cookie(tuple, segment, max_segment, now);
             return Ok(Handled { id: None, payload: None });
         }
         self.has_room()?;
@@ -135,7 +137,9 @@ impl Endpoint {
             stamp_offset: self.secrets.stamp_offset(tuple),
             passive: true,
         };
+        let max_segment = listener.config.max_segment;
         let mut connection = Connection::new(&birth, &self.config, now);
+        connection.settings.max_segment = max_segment;
         connection.accept_syn(segment, now);
         let id = self.add(connection);
         self.slots[id.index].set_listener(at);
@@ -164,7 +168,13 @@ impl Endpoint {
     }
 
     /// A SYN-ACK that nothing has to be kept for.
-    fn send_cookie(&mut self, tuple: &Tuple, segment: &Segment<'_>, now: Nanos) {
+    fn send_cookie(
+        &mut self,
+        tuple: &Tuple,
+        segment: &Segment<'_>,
+        max_segment: Option<NonZeroU16>,
+        now: Nanos,
+    ) {
         let offered = segment.options;
         let mss = offered.mss.unwrap_or(crate::connection::default_mss(tuple));
         let iss = self.secrets.cookie(tuple, segment.seq, mss, now);
@@ -178,8 +188,9 @@ impl Endpoint {
             ecn,
         };
         let fresh = crate::receive::Receiver::new(&self.config, tuple, 0);
+        let whole = self.config.mtu.saturating_sub(tuple.ip_header_len() + 20);
         let mut options = TcpOptionsRepr {
-            mss: Some(self.config.mtu.saturating_sub(tuple.ip_header_len() + 20)),
+            mss: Some(max_segment.map_or(whole, |most| whole.min(most.get()))),
             ..TcpOptionsRepr::default()
         };
         if let Some(theirs) = timestamps {
@@ -242,7 +253,9 @@ impl Endpoint {
         let remembered = Secrets::remembered(mss, stamps.map(|stamps| stamps.echo));
         let stamp_offset = self.secrets.stamp_offset(tuple);
         let birth = Birth { tuple: *tuple, iss, stamp_offset, passive: true };
+        let max_segment = listener.config.max_segment;
         let mut connection = Connection::new(&birth, &self.config, now);
+        connection.settings.max_segment = max_segment;
         connection.resume(irs, &remembered, segment, now);
         let id = self.add(connection);
         self.slots[id.index].set_listener(at);

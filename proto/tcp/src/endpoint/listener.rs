@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 
 use crate::Id;
 
@@ -20,6 +21,8 @@ pub struct ListenerConfig {
     pub backlog: u32,
     /// Established connections that wait to be accepted.
     pub accept_queue: usize,
+    /// The longest segment that connections announce and send, in octets; `None`: as the path allows.
+    pub max_segment: Option<NonZeroU16>,
     /// Send cookies when the backlog is full; otherwise SYNs are dropped then.
     pub cookies: bool,
 }
@@ -27,7 +30,14 @@ pub struct ListenerConfig {
 impl ListenerConfig {
     /// Any address, 256 half-open connections, 1,024 to be accepted, cookies.
     pub fn new(port: u16) -> Self {
-        Self { address: None, port, backlog: 256, accept_queue: 1024, cookies: true }
+        Self {
+            address: None,
+            port,
+            backlog: 256,
+            accept_queue: 1024,
+            max_segment: None,
+            cookies: true,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod listen;
 mod listener;
 mod moves;
 mod open;
+mod options;
 mod secrets;
 mod slots;
 mod table;
@@ -18,7 +19,7 @@ use weever_timer::Wheel;
 use crate::connection::AckNeed;
 use crate::name::Id;
 use crate::segment::Transmit;
-use crate::{Connection, Events, NEVER, Nanos, Payload, Reject, Settings, State, TcpConfig, Tuple};
+use crate::{Connection, Events, NEVER, Nanos, Payload, Reject, State, TcpConfig, Tuple};
 use listener::Listener;
 pub use listener::{ListenError, ListenerConfig, ListenerId};
 pub use open::ConnectError;
@@ -231,16 +232,6 @@ impl Endpoint {
     /// Resets the connection. It stays until [`close`](Self::close), as any other that is over.
     pub fn abort(&mut self, id: Id, now: Nanos) {
         self.with(id, now, Connection::abort);
-    }
-
-    /// Changes an application's settings.
-    pub fn set(&mut self, id: Id, settings: Settings, now: Nanos) {
-        self.with(id, now, |connection| connection.set(settings, now));
-    }
-
-    /// The receive region holds more octets now; it never holds less.
-    pub fn enlarge_receive(&mut self, id: Id, capacity: u32, now: Nanos) {
-        self.with(id, now, |connection| connection.enlarge(capacity));
     }
 
     fn with<T>(&mut self, id: Id, now: Nanos, act: impl FnOnce(&mut Connection) -> T) -> Option<T> {

@@ -79,7 +79,7 @@ impl Slot {
                 ^ connection.timers.heard
                 ^ self.memory
                 ^ u32::from(connection.rtt.backoff)
-                ^ u32::from(connection.settings.no_delay),
+                ^ u32::from(connection.settings.no_delay()),
         );
     }
 }

@@ -77,6 +77,7 @@ impl Connection {
             self.sent.push(Record::new(self.snd.iss, self.snd.nxt, now, true, false));
         } else if again {
             self.sent.sent_again(self.snd.iss, now);
+            self.recovery.resent = self.recovery.resent.saturating_add(1);
         } else if self.state == State::SynReceived && self.ack_need >= AckNeed::Challenge {
             return Some(self.segment(self.snd.nxt, flag::ACK, 0..0, now));
         } else {
@@ -229,6 +230,7 @@ impl Connection {
         let (from, fin) = (self.snd.offset(record.start), record.is_fin());
         let len = record.len() - u32::from(fin);
         self.sent.sent_again(record.start, now);
+        self.recovery.resent = self.recovery.resent.saturating_add(1);
         let mut flags = flag::ACK;
         if fin {
             flags |= flag::FIN;
@@ -304,21 +306,21 @@ impl Connection {
         if len == room || fin {
             return Some((len, fin));
         }
-        if self.settings.cork {
+        if self.settings.cork() {
             return None;
         }
         // "(2) or if the data is pushed and all queued data can be sent now, i.e., if: [SND.NXT =
         // SND.UNA and] PUSHed and D <= U (the bracketed condition is imposed by the Nagle
         // algorithm)". Data that an application queues count as pushed.
         let idle = self.snd.nxt == self.snd.una;
-        if len == unsent && (idle || self.settings.no_delay) {
+        if len == unsent && (idle || self.settings.no_delay()) {
             return Some((len, false));
         }
         // "(3) or if at least a fraction Fs of the maximum window can be sent, i.e., if: [SND.NXT =
         // SND.UNA and] min(D,U) >= Fs * Max(SND.WND)", Fs = 1/2. (4), the override timeout, is the
         // probe of a closed window.
         let fraction = len >= self.snd.max_wnd / 2;
-        (len < unsent && fraction && (idle || self.settings.no_delay)).then_some((len, false))
+        (len < unsent && fraction && (idle || self.settings.no_delay())).then_some((len, false))
     }
 
     /// SND.NXT, or the end of the peer's window if that is before it: probes beyond it were not

@@ -133,11 +133,12 @@ impl Connection {
             let ask = matches!(self.config.ecn, EcnMode::Request | EcnMode::Dctcp);
             header.flags |= if ask && !self.syn_lost { flag::ECE | flag::CWR } else { 0 };
         }
-        let mtu = self.config.mtu;
+        let whole = self.config.mtu.saturating_sub(self.tuple.ip_header_len() + 20);
+        let announced = self.settings.max_segment.map_or(whole, |most| whole.min(most.get()));
         transmit.options = TcpOptionsRepr {
             // RFC 9293 §3.7.1, SHLD-5: "TCP implementations SHOULD send an MSS Option in every SYN
             // segment when its receive MSS differs from the default".
-            mss: Some(mtu.saturating_sub(self.tuple.ip_header_len() + 20)),
+            mss: Some(announced),
             window_scale: self.rcv.scaling.then_some(self.rcv.scale),
             sack_permitted: self.rcv.sack,
             timestamps: self.rcv.timestamps.then(|| self.timestamps(now)),

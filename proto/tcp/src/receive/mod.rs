@@ -142,6 +142,15 @@ impl Receiver {
         self.capacity = self.capacity.max(capacity.min(most_capacity(config)));
     }
 
+    /// The capacity from now on, which may be less than before.
+    pub(crate) fn set_capacity(&mut self, capacity: u32, config: &TcpConfig) {
+        self.capacity = capacity.clamp(u32::from(self.mss), most_capacity(config));
+    }
+
+    pub(crate) fn set_quick(&mut self, quick: bool) {
+        self.quick = if quick { QUICK_ACKS } else { 0 };
+    }
+
     /// Whether the region limits the peer: in the last round trip, more than half of it was read (dynamic
     /// right-sizing, Fisk and Feng 2001). Asked once a round trip.
     pub(crate) fn is_too_small(

@@ -46,6 +46,11 @@ impl Rtt {
         Nanos::from(self.min) << UNIT_BITS
     }
 
+    /// RTTVAR in nanoseconds.
+    pub(crate) fn variation(&self) -> Nanos {
+        Nanos::from(self.variation) << UNIT_BITS
+    }
+
     /// Takes a measurement over.
     pub(crate) fn sample(&mut self, rtt: Nanos, now: Nanos) {
         let rtt = u32::try_from(rtt >> UNIT_BITS).unwrap_or(u32::MAX / 2).clamp(1, u32::MAX / 2);

@@ -47,6 +47,8 @@ pub(crate) struct Recovery {
     pub(crate) validation: Validation,
     /// The window was the reason why not more was sent.
     pub(crate) limited: bool,
+    /// Segments that were sent again, up to 65,535: an idle connection has no room for more.
+    pub(crate) resent: u16,
 }
 
 impl Recovery {
@@ -62,6 +64,7 @@ impl Recovery {
             probe_is_retransmission: false,
             validation: Validation::default(),
             limited: false,
+            resent: 0,
         }
     }
 }

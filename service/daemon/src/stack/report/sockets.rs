@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use weever_app_server::{AppServer, Identity, LINK_NAME, SocketCounts as Counted};
 use weever_net::demux::Binding;
 use weever_service_api::{
-    AppQueueStatus, ClassShare, QueueStatus, SocketCounts, SocketStatus, Sockets,
+    AppQueueStatus, ClassShare, ConnectionStatus, QueueStatus, SocketCounts, SocketStatus, Sockets,
 };
 
 use crate::stack::run::shared::Shared;
@@ -16,8 +16,11 @@ impl Shared {
         let path = self.config.apps.as_ref().map(|path| path.display().to_string());
         let answer = Sockets { uptime_ns: self.uptime_ns(), path, ..Sockets::default() };
         let Some(server) = self.applications.get() else { return answer };
-        let server = server.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
+        let (connections, connections_total) = server.connections(most);
         Sockets {
+            connections_total: connections_total as u64,
+            connections: connections.into_iter().map(connection).collect(),
             queues: queues(&server),
             total: server.socket_count() as u64,
             sockets: server.sockets().take(most).map(socket).collect(),
@@ -77,6 +80,27 @@ fn socket(status: weever_app_server::SocketStatus) -> SocketStatus {
         peer: status.peer.map(|peer| peer.to_string()),
         groups: status.groups.iter().map(|(group, name)| format!("{group}%{name}")).collect(),
         counts: counts(&status.counts),
+    }
+}
+
+fn connection(status: weever_app_server::ConnectionStatus) -> ConnectionStatus {
+    let weever_app_server::ConnectionStatus { worker, owner, local, remote, info } = status;
+    let owner = owner.map(|(_, identity)| identity);
+    ConnectionStatus {
+        worker: worker as u64,
+        application: owner.as_ref().map(|owner| owner.name.clone()),
+        pid: owner.map(|owner| owner.pid),
+        state: info.state_name().into(),
+        local: local.to_string(),
+        peer: remote.to_string(),
+        receive_queue: info.unread.into(),
+        send_queue: info.send_queue(),
+        received: info.received,
+        acknowledged: info.acknowledged,
+        retransmissions: info.retransmissions.into(),
+        round_trip_ns: u64::from(info.round_trip.0) * 1000,
+        window: info.window.0.into(),
+        congestion: info.congestion.into(),
     }
 }
 

@@ -21,12 +21,16 @@
 //! into the graph in each turn that finds requests. The transport then takes requests until there
 //! are none, and offers again whatever was not delivered before: frames may be free again.
 
+mod info;
+
+use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use crate::demux::Binding;
+pub use info::{LINUX_INFO_LEN, StreamInfo};
 
 #[doc(no_inline)]
-pub use weever_wire::stream::StreamOption;
+pub use weever_wire::stream::{Congestion, StreamOption};
 
 /// The number of a stream or a listener at a worker.
 pub type StreamId = u32;
@@ -96,6 +100,36 @@ pub enum StreamRequest {
         /// The setting.
         option: StreamOption,
     },
+    /// A setting of a listener, which its later streams begin with.
+    SetListener {
+        /// The listener.
+        listener: StreamId,
+        /// The setting.
+        option: StreamOption,
+    },
+    /// The application asks how a stream is doing: [`StreamPort::inform`] answers.
+    Inform {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The operator asks for the list of connections: [`StreamPort::report`] answers.
+    Report {
+        /// How many at the most.
+        most: usize,
+    },
+}
+
+/// A connection in the list for an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamStatus {
+    /// The application's stream; a service of the stack's has none.
+    pub stream: Option<StreamId>,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The peer.
+    pub remote: SocketAddr,
+    /// Its state.
+    pub info: StreamInfo,
 }
 
 /// An event that an application is told of a stream.
@@ -138,6 +172,12 @@ pub trait StreamPort: Send + Sync {
 
     /// The octets before this offset were acknowledged: their frames go back.
     fn acknowledged(&self, stream: StreamId, offset: u64);
+
+    /// Answers [`StreamRequest::Inform`]; kept while the application has no room for it.
+    fn inform(&self, stream: StreamId, info: &StreamInfo);
+
+    /// Answers [`StreamRequest::Report`]: connections, as many as were asked for, of `total`.
+    fn report(&self, connections: Vec<StreamStatus>, total: usize);
 
     /// Tells the application of an event; it is kept while the application has no room for it.
     fn tell(&self, stream: StreamId, event: StreamEvent);

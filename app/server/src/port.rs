@@ -1,0 +1,129 @@
+//! The transport's side of a worker's streams: what it takes from applications, and tells them.
+
+use std::net::SocketAddr;
+
+use weever_app_ring::PacketInfo;
+use weever_net::stream::{
+    StreamEvent, StreamId, StreamInfo, StreamPort, StreamRequest, StreamStatus,
+};
+
+use crate::request::Connections;
+use crate::streams::{Ends, Kept, SharedEnds, Stream, Told, give_back};
+
+/// The port of one worker's transport.
+pub(crate) struct Port(pub(crate) SharedEnds);
+
+impl StreamPort for Port {
+    fn next_request(&self) -> Option<StreamRequest> {
+        self.0.borrow_mut().streams.requests.pop_front()
+    }
+
+    fn accept(
+        &self,
+        listener: StreamId,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Option<StreamId> {
+        let Ends { channels, streams } = &mut *self.0.borrow_mut();
+        if streams.open.len() >= streams.most {
+            return None;
+        }
+        let id = streams.new_id();
+        let ends = PacketInfo { local, remote, ..PacketInfo::default() };
+        let group = streams.groups.iter_mut().find(|group| group.id == listener)?;
+        for _ in 0..group.members.len() {
+            group.next = (group.next + 1) % group.members.len();
+            let (queue, member) = group.members[group.next];
+            let Some(channel) = channels.of(queue) else { continue };
+            match channel.end.connected(id, member, &ends) {
+                Ok(true) => {
+                    channel.dirty = true;
+                    streams.add(id, id, channel);
+                    return Some(id);
+                }
+                Ok(false) => note(&mut streams.short, queue),
+                Err(_) => channel.broken = true,
+            }
+        }
+        None
+    }
+
+    fn deliver(&self, stream: StreamId, octets: &[u8]) -> usize {
+        let Ends { channels, streams } = &mut *self.0.borrow_mut();
+        let Some(there) = streams.open.get_mut(&stream).filter(|stream| stream.open) else {
+            return octets.len();
+        };
+        let Some(channel) = channels.of(there.queue) else { return octets.len() };
+        match channel.end.deliver_stream(there.number, octets) {
+            Ok(done) => {
+                channel.dirty |= done > 0;
+                there.unread += done as u64;
+                if done < octets.len() {
+                    note(&mut streams.short, there.queue);
+                }
+                done
+            }
+            Err(_) => {
+                channel.broken = true;
+                octets.len()
+            }
+        }
+    }
+
+    fn read_sent(&self, stream: StreamId, offset: u64, out: &mut [u8]) -> usize {
+        let ends = self.0.borrow();
+        let Some(stream) = ends.streams.open.get(&stream) else { return 0 };
+        let first = stream.sent.partition_point(|kept| kept.start <= offset);
+        let mut done = 0;
+        for kept in stream.sent.iter().skip(first.saturating_sub(1)) {
+            let skip = (offset + done as u64).saturating_sub(kept.start);
+            let Ok(skip) = usize::try_from(skip) else { break };
+            done += stream.frames.read(&kept.frame, skip, &mut out[done..]);
+            if done == out.len() {
+                break;
+            }
+        }
+        done
+    }
+
+    fn acknowledged(&self, stream: StreamId, offset: u64) {
+        let Ends { channels, streams } = &mut *self.0.borrow_mut();
+        let Some(stream) = streams.open.get_mut(&stream) else { return };
+        let whole = |kept: &Kept| kept.start + kept.frame.len() as u64 <= offset;
+        let count = stream.sent.iter().take_while(|kept| whole(kept)).count();
+        give_back(stream.queue, stream.sent.drain(..count), channels);
+    }
+
+    fn inform(&self, stream: StreamId, info: &StreamInfo) {
+        self.say(stream, Told::Info(Box::new(info.to_linux())));
+    }
+
+    fn report(&self, connections: Vec<StreamStatus>, total: usize) {
+        let streams = &mut self.0.borrow_mut().streams;
+        let queue_of = |id| streams.open.get(&id).map(|stream: &Stream| stream.queue);
+        let owned = |status: StreamStatus| (status.stream.and_then(queue_of), status);
+        let all = connections.into_iter().map(owned).collect();
+        if let Some(operator) = streams.reports.pop_front() {
+            // An operator who did not wait for the answer is not told.
+            let _ = operator.send(Connections { all, total });
+        }
+    }
+
+    fn tell(&self, stream: StreamId, event: StreamEvent) {
+        self.say(stream, Told::Event(event));
+    }
+}
+
+impl Port {
+    fn say(&self, stream: StreamId, what: Told) {
+        let Ends { channels, streams } = &mut *self.0.borrow_mut();
+        streams.untold.push_back((stream, what));
+        streams.tell_untold(channels);
+    }
+}
+
+fn note(short: &mut Vec<u32>, queue: u32) {
+    if !short.contains(&queue) {
+        short.push(queue);
+    }
+}
