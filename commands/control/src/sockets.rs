@@ -73,7 +73,7 @@ fn of_connections(connections: &[ConnectionStatus]) -> Table {
         ("received", right),
         ("acked", right),
         ("resent", right),
-        ("rtt", right),
+        ("rtt us", right),
         ("window", right),
         ("control", left),
     ]);
@@ -91,7 +91,7 @@ fn of_connections(connections: &[ConnectionStatus]) -> Table {
             grouped(there.received),
             grouped(there.acknowledged),
             grouped(there.retransmissions),
-            if rtt > 0 { span(rtt) } else { "-".into() },
+            if rtt > 0 { grouped(rtt / 1000) } else { "-".into() },
             grouped(there.window),
             there.congestion.clone(),
         ]);
@@ -225,8 +225,8 @@ socket  queue  application  state  local   peer  received  sent  dropped  refuse
 and 1 more
 
 2 TCP connections
-worker  application  pid  state        local         peer             unread  unacked  received  acked  resent      rtt  window  control
-     1  httpd         42  established  192.0.2.1:80  192.0.2.9:50000       3   14,480         0      0       2  80.0 us  14,480  cubic
+worker  application  pid  state        local         peer             unread  unacked  received  acked  resent  rtt us  window  control
+     1  httpd         42  established  192.0.2.1:80  192.0.2.9:50000       3   14,480         0      0       2      80  14,480  cubic
 and 1 more
 ";
         assert_eq!(text(&now), expected);
