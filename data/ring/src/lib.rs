@@ -61,6 +61,6 @@ mod producer;
 mod sequencer;
 pub mod simulated;
 
-pub use consumer::{Claim, MOST_CLAIMED, MultiConsumer, part};
+pub use consumer::{Claim, MOST_CLAIMED, MultiConsumer, WORTH_WAKING, part};
 pub use parts::{AtomicU32, RingError, RingParts, Slot};
 pub use producer::{MultiProducer, Reservation};

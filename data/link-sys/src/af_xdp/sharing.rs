@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A worker that polls claims its part of the waiting descriptors, copies them out and releases them before it
-//! touches a frame (`weever-ring`). If it leaves some, it rings for one helper that sleeps, and that one for
+//! touches a frame (`weever-ring`). If it leaves enough, it rings for one helper that sleeps, and that one for
 //! the next: so an arrival wakes one thread, and a thread idles only while fewer packets wait than a
 //! wake-up costs. Packets that a filter sends to a helper's own socket are never shared.
 
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering, fence};
 
 use libc::xdp_desc;
 use rustix::event::{EventfdFlags, epoll, eventfd};
-use weever_ring::{MultiConsumer, part};
+use weever_ring::{MultiConsumer, WORTH_WAKING, part};
 
 use super::error::ThreadsError;
 use super::rings::RxRing;
@@ -137,7 +137,7 @@ impl Member {
         }
         let waiting = ring.available();
         let part = part(waiting, threads.into());
-        if waiting > part {
+        if waiting >= part + WORTH_WAKING {
             self.shared.call(threads);
         }
         Some((ring, max.min(part as usize)))
