@@ -80,7 +80,7 @@ fn report(
     report
 }
 
-const NEAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+pub(crate) const NEAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 3];
 
 /// A router between two links in memory.
@@ -99,11 +99,7 @@ impl Memory {
         let ends = (MacAddr(GENERATOR_MAC), SOURCE, MacAddr(NEAR_MAC), SINK);
         let frame = udp_frame(ends, 9, 60).map_err(BenchError::of("frame"))?;
         let graph = host(&HostConfig::default()).map_err(BenchError::of("host graph"))?;
-        let legs = [
-            leg("near", NEAR_MAC, NEAR, (SOURCE, GENERATOR_MAC)),
-            leg("far", FAR_MAC, FAR, (SINK, SINK_MAC)),
-        ];
-        let (worker, entry) = peers::worker(graph, HOST_SOURCE, legs.into(), pool)?;
+        let (worker, entry) = peers::worker(graph, HOST_SOURCE, legs(), pool)?;
         let (near, far) = (queue(vec![frame])?, queue(Vec::new())?);
         Ok(Memory { worker, entry, near, far, burst: Burst::new() })
     }
@@ -149,6 +145,14 @@ impl Memory {
         }
         Ok(n)
     }
+}
+
+/// The router's links, without queues: source and sink are its neighbours.
+pub(crate) fn legs() -> Vec<Leg> {
+    vec![
+        leg("near", NEAR_MAC, NEAR, (SOURCE, GENERATOR_MAC)),
+        leg("far", FAR_MAC, FAR, (SINK, SINK_MAC)),
+    ]
 }
 
 fn leg(name: &str, mac: [u8; 6], address: Ipv4Addr, neighbour: (Ipv4Addr, [u8; 6])) -> Leg {

@@ -45,6 +45,16 @@ pub(crate) fn host(
     legs: Vec<Leg>,
     pool: Pool,
 ) -> Result<Host, BenchError> {
+    builder(graph, source, legs, pool)?.build(0).map_err(BenchError::of(WEEVER))
+}
+
+/// The same before it is built.
+pub(crate) fn builder(
+    graph: Graph,
+    source: &str,
+    legs: Vec<Leg>,
+    pool: Pool,
+) -> Result<HostBuilder, BenchError> {
     let mut builder = HostBuilder::new(pool);
     builder.network().settings.forwarding = legs.len() > 1;
     for Leg { link, queues, address, neighbour: (neighbour, mac) } in legs {
@@ -56,7 +66,7 @@ pub(crate) fn host(
         builder.neighbour(neighbour.into(), MacAddr(mac));
     }
     builder.graph(graph, source);
-    builder.build(0).map_err(BenchError::of(WEEVER))
+    Ok(builder)
 }
 
 /// The worker of such a host, and where packets enter it.
@@ -66,7 +76,11 @@ pub(crate) fn worker(
     legs: Vec<Leg>,
     pool: Pool,
 ) -> Result<(Box<Worker>, Entry), BenchError> {
-    let mut host = host(graph, source, legs, pool)?;
+    worker_of(host(graph, source, legs, pool)?, source)
+}
+
+/// The first worker of a host, and where packets enter it.
+pub(crate) fn worker_of(mut host: Host, source: &str) -> Result<(Box<Worker>, Entry), BenchError> {
     let mut worker = host.take_workers().remove(0);
     let missing = || BenchError::of(WEEVER)(format!("the graph has no {source}"));
     let entry = worker.engine().entry(source).ok_or_else(missing)?;

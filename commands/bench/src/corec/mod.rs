@@ -5,13 +5,18 @@
 //! simulation is beside the theory, so each checks the other: `sim_vs_erlang_c` is the largest relative
 //! error of any simulated mean or 99th percentile.
 //!
-//! [`threads`] is `weever bench corec`: real threads on real rings.
+//! [`threads`] is `weever bench corec`: real threads on real rings, with real work.
 //!
 //! Times are in units of the mean service time. Nothing here depends on the machine.
 
+mod claims;
+mod crew;
+mod gateway;
+mod queue;
 mod simulation;
 mod theory;
 pub(crate) mod threads;
+mod virtual_time;
 
 use std::path::Path;
 

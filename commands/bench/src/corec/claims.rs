@@ -1,0 +1,192 @@
+//! What it costs to take packets off a ring that several threads share: the claim ring beside one with a lock.
+//!
+//! The ring is full before the clock starts, and is emptied by batches; there is no work, so contention is as
+//! bad as it can be.
+
+use std::hint::{black_box, spin_loop};
+use std::sync::Mutex;
+
+use weever_ring::simulated::SimulatedQueue;
+
+use super::crew::{Crew, Member};
+use crate::samples::Samples;
+use crate::{BenchError, Report};
+
+/// Slots of the rings, all of them full.
+const RING: u32 = 1 << 16;
+/// Descriptors that a thread takes at once.
+const BATCH: usize = 32;
+/// Numbers of threads.
+const THREADS: [usize; 3] = [1, 2, 4];
+
+/// A way for threads to take what they share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Claims,
+    Mutex,
+    Spinlock,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Claims, Kind::Mutex, Kind::Spinlock];
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Claims => "claim ring",
+            Kind::Mutex => "ring in a mutex",
+            Kind::Spinlock => "ring in a spinlock",
+        }
+    }
+}
+
+/// A full ring.
+enum Ring {
+    Claims(SimulatedQueue<u64>),
+    Locked(Mutex<rtrb::Consumer<u64>>, Kind),
+}
+
+impl Ring {
+    fn full(kind: Kind) -> Ring {
+        if kind == Kind::Claims {
+            let ring = SimulatedQueue::new(RING, 0, 0).expect("a power of two");
+            ring.give(&(0..u64::from(RING)).collect::<Vec<_>>());
+            return Ring::Claims(ring);
+        }
+        Ring::Locked(Mutex::new(plain()), kind)
+    }
+
+    #[inline]
+    fn take(&self, out: &mut [u64; BATCH]) -> usize {
+        match self {
+            Ring::Claims(ring) => ring.pop(out),
+            Ring::Locked(ring, Kind::Spinlock) => loop {
+                match ring.try_lock() {
+                    Ok(mut ring) => return pop(&mut ring, out),
+                    Err(_) => spin_loop(),
+                }
+            },
+            Ring::Locked(ring, _) => ring.lock().map_or(0, |mut ring| pop(&mut ring, out)),
+        }
+    }
+}
+
+/// A full ring for one consumer.
+fn plain() -> rtrb::Consumer<u64> {
+    let (mut producer, consumer) = rtrb::RingBuffer::new(RING as usize);
+    (0..u64::from(RING)).for_each(|number| producer.push(number).expect("there is room"));
+    consumer
+}
+
+#[inline]
+fn pop(ring: &mut rtrb::Consumer<u64>, out: &mut [u64; BATCH]) -> usize {
+    let ready = ring.slots().min(BATCH);
+    let chunk = ring.read_chunk(ready).expect("they are there");
+    chunk.into_iter().zip(out).for_each(|(number, place)| *place = number);
+    ready
+}
+
+/// Takes until nothing is left. Returns the number of packets and their sum, by which none can be lost or
+/// taken twice unseen.
+fn empty(mut take: impl FnMut(&mut [u64; BATCH]) -> usize) -> (u64, u64) {
+    let (mut out, mut count, mut sum) = ([0; BATCH], 0, 0);
+    loop {
+        let taken = take(&mut out);
+        if taken == 0 {
+            return (count, sum);
+        }
+        count += taken as u64;
+        sum += black_box(&out[..taken]).iter().sum::<u64>();
+    }
+}
+
+/// Nanoseconds of the team for each packet.
+fn shared(kind: Kind, threads: usize) -> Result<f64, BenchError> {
+    let ring = Ring::full(kind);
+    let work = |member: &Member<'_>| {
+        member.begin();
+        Ok((empty(|out| ring.take(out)), member.nanos()))
+    };
+    checked(Crew::run((0..threads).map(|_| work))?)
+}
+
+/// The same by one thread on a ring for one consumer.
+fn alone() -> Result<f64, BenchError> {
+    let work = |member: &Member<'_>| {
+        let mut ring = plain();
+        member.begin();
+        Ok((empty(|out| pop(&mut ring, out)), member.nanos()))
+    };
+    checked(Crew::run([work])?)
+}
+
+fn checked(results: Vec<((u64, u64), u64)>) -> Result<f64, BenchError> {
+    let total = |of: fn(&((u64, u64), u64)) -> u64| results.iter().map(of).sum::<u64>();
+    let (count, sum) = (total(|((count, _), _)| *count), total(|((_, sum), _)| *sum));
+    let all = u64::from(RING);
+    if (count, sum) != (all, all * (all - 1) / 2) {
+        return Err(BenchError::of("claims")(format!("{count} packets of {all}")));
+    }
+    let longest = results.iter().map(|(_, nanos)| *nanos).max().unwrap_or_default();
+    Ok(longest as f64 / all as f64)
+}
+
+/// The costs of each kind at each number of threads.
+#[derive(Default)]
+pub(super) struct Claims {
+    alone: Samples,
+    shared: [[Samples; THREADS.len()]; Kind::ALL.len()],
+}
+
+impl Claims {
+    /// One round of all of them.
+    pub(super) fn round(&mut self) -> Result<(), BenchError> {
+        self.alone.push(alone()?);
+        for (kind, samples) in Kind::ALL.into_iter().zip(&mut self.shared) {
+            for (threads, samples) in THREADS.into_iter().zip(samples) {
+                samples.push(shared(kind, threads)?);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn report(&self, report: &mut Report) {
+        report.setup(format!(
+            "claims: a full ring of {RING} emptied in batches of {BATCH}; wall time for each packet of the team"
+        ));
+        report.row("claim: plain ring, one thread", "ns/packet", &self.alone);
+        for (kind, samples) in Kind::ALL.into_iter().zip(&self.shared) {
+            for (threads, samples) in THREADS.into_iter().zip(samples) {
+                let name = format!("claim: {}, threads: {threads}", kind.name());
+                report.row(&name, "ns/packet", samples);
+            }
+        }
+        let [claims, mutex, spinlock] = &self.shared;
+        report.ratio("claim_one_thread_vs_plain", "ratio", &claims[0].ratio(&self.alone));
+        report.ratio("claim_two_threads_vs_mutex", "ratio", &claims[1].ratio(&mutex[1]));
+        report.ratio("claim_two_threads_vs_spinlock", "ratio", &claims[1].ratio(&spinlock[1]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_hands_out_each_packet_once() {
+        for kind in Kind::ALL {
+            for threads in THREADS {
+                assert!(shared(kind, threads).unwrap() > 0.0, "{kind:?} {threads}");
+            }
+        }
+        assert!(alone().unwrap() > 0.0);
+    }
+
+    #[test]
+    fn a_packet_that_is_missing_is_noticed() {
+        let all = u64::from(RING);
+        let sum = all * (all - 1) / 2;
+        assert!(checked(vec![((all, sum), 1)]).is_ok());
+        assert!(checked(vec![((all - 1, sum), 1)]).is_err());
+        assert!(checked(vec![((all, sum - 1), 1)]).is_err());
+    }
+}
