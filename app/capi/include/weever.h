@@ -88,7 +88,7 @@ enum {
     WEEVER_V6_ONLY = 2    /* "any" address means IPv6 only */
 };
 
-/* Options of weever_stream_set(), with their values. */
+/* Options of weever_stream_set() and weever_listener_set(), with their values. */
 enum {
     WEEVER_STREAM_NODELAY = 1,     /* 1: small segments are sent at once */
     WEEVER_STREAM_CORK = 2,        /* 1: segments that are not full are held back */
@@ -101,7 +101,8 @@ enum {
     WEEVER_STREAM_MAXSEG = 9,      /* octets of the longest segment; 0: as the path allows */
     WEEVER_STREAM_CONGESTION = 10, /* 0: cubic, 1: reno, 2: dctcp */
     WEEVER_STREAM_RECEIVE_BUFFER = 11, /* octets that are received ahead of the program */
-    WEEVER_STREAM_SEND_BUFFER = 12 /* octets that may be written and not acknowledged */
+    WEEVER_STREAM_SEND_BUFFER = 12, /* octets that may be written and not acknowledged */
+    WEEVER_STREAM_DEFER_ACCEPT = 13 /* of a listener: seconds that a stream waits for octets */
 };
 
 /* A copy of what a queue has. */
@@ -159,6 +160,7 @@ int weever_listener_open(weever_aq *queue, const weever_endpoint *local, uint32_
 int weever_listener_span(weever_listener *original, weever_aq *queue, weever_listener **listener);
 int weever_listener_accept(weever_listener *listener, weever_stream **streams, int most);
 int weever_listener_port(const weever_listener *listener);
+int weever_listener_set(weever_listener *listener, uint32_t option, uint32_t value);
 int weever_listener_close(weever_listener *listener);
 
 /* Streams of TCP */
@@ -170,6 +172,7 @@ int weever_stream_buffer_alloc(weever_stream *stream, weever_buf **buf);
 int weever_stream_send(weever_stream *stream, weever_buf *buf);
 int weever_stream_finish(weever_stream *stream);
 int weever_stream_set(weever_stream *stream, uint32_t option, uint32_t value);
+long weever_stream_info(weever_stream *stream, void *to, size_t len);
 int weever_stream_close(weever_stream *stream);
 int weever_stream_abort(weever_stream *stream);
 void *weever_stream_opaque_get(const weever_stream *stream);

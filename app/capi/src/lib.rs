@@ -17,6 +17,7 @@
 mod buffer;
 mod kept;
 mod listener;
+mod options;
 mod queue;
 mod socket;
 mod stream;
@@ -30,6 +31,7 @@ pub use listener::{
     Listener, weever_listener_accept, weever_listener_close, weever_listener_open,
     weever_listener_port, weever_listener_span,
 };
+pub use options::{weever_listener_set, weever_stream_info, weever_stream_set};
 pub use queue::{
     Event, Queue, State, weever_aq_acknowledge, weever_aq_arm, weever_aq_buffer_alloc,
     weever_aq_buffer_free, weever_aq_commit, weever_aq_create, weever_aq_destroy, weever_aq_fd,
@@ -44,7 +46,6 @@ pub use socket::{
 pub use stream::{
     Stream, weever_stream_abort, weever_stream_buffer_alloc, weever_stream_close,
     weever_stream_connect, weever_stream_ends, weever_stream_finish, weever_stream_opaque_get,
-    weever_stream_opaque_set, weever_stream_read, weever_stream_send, weever_stream_set,
-    weever_stream_write,
+    weever_stream_opaque_set, weever_stream_read, weever_stream_send, weever_stream_write,
 };
 pub use values::{Dest, Endpoint, weever_api_version, weever_error};

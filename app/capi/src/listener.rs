@@ -10,8 +10,8 @@ use crate::values::{Dest, Endpoint, Failure, SPANNABLE, V6_ONLY, call};
 
 /// `weever_listener`: one handle on one queue.
 pub struct Listener {
-    queue: *mut Queue,
-    handle: TcpListener,
+    pub(crate) queue: *mut Queue,
+    pub(crate) handle: TcpListener,
     bind: Bind,
     backlog: u32,
     is_spannable: bool,
@@ -19,7 +19,7 @@ pub struct Listener {
 
 /// # Safety
 /// `listener` is one of this library's that was not closed, or NULL; nobody else uses it now.
-unsafe fn listener_of<'a>(listener: *mut Listener) -> Result<&'a mut Listener, Failure> {
+pub(crate) unsafe fn listener_of<'a>(listener: *mut Listener) -> Result<&'a mut Listener, Failure> {
     // SAFETY: by the caller's word.
     unsafe { listener.as_mut() }.ok_or_else(|| Failure::null("listener"))
 }

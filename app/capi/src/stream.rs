@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_long, c_void};
 
-use weever_app_sockets::{Error, Event, Handle, StreamOption, TcpStream};
+use weever_app_sockets::{Error, Event, Handle, TcpStream};
 
 use crate::buffer::{Buf, Content};
 use crate::queue::{Queue, queue_of};
@@ -44,7 +44,9 @@ unsafe fn stream_of<'a>(stream: *mut Stream) -> Result<&'a mut Stream, Failure> 
 ///
 /// # Safety
 /// See [`stream_of`].
-unsafe fn both<'a>(stream: *mut Stream) -> Result<(&'a mut Stream, &'a mut Queue), Failure> {
+pub(crate) unsafe fn both<'a>(
+    stream: *mut Stream,
+) -> Result<(&'a mut Stream, &'a mut Queue), Failure> {
     // SAFETY: by the caller's word.
     let stream = unsafe { stream_of(stream) }?;
     // SAFETY: a queue is not destroyed while it has streams.
@@ -186,7 +188,7 @@ pub unsafe extern "C" fn weever_stream_write(
 }
 
 /// A stream that is closed or finished cannot be written to.
-fn broken(stream: &Stream, error: Error) -> Failure {
+pub(crate) fn broken(stream: &Stream, error: Error) -> Failure {
     match (error, stream.ended) {
         (Error::NoSocket, Some(errno @ 1..)) => Failure::new(errno, "the stream has failed"),
         (Error::NoSocket, _) => Failure::new(libc::EPIPE, "the stream is finished or closed"),
@@ -264,23 +266,6 @@ pub unsafe extern "C" fn weever_stream_finish(stream: *mut Stream) -> c_int {
         // SAFETY: by the caller's word.
         let (there, queue) = unsafe { both(stream) }?;
         queue.inner.finish(there.handle).map_err(|error| broken(there, error))?;
-        Ok(0)
-    })
-}
-
-/// Sets an option: `WEEVER_STREAM_…`. `EINVAL`: there is none of this number, or the value is too large.
-///
-/// # Safety
-/// See [`stream_of`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn weever_stream_set(stream: *mut Stream, option: u32, value: u32) -> c_int {
-    call(|| {
-        // SAFETY: by the caller's word.
-        let (there, queue) = unsafe { both(stream) }?;
-        let known = StreamOption::numbered(option, value);
-        let text = || format!("option {option} is not known, or cannot be {value}");
-        let known = known.ok_or_else(|| Failure::new(libc::EINVAL, text()))?;
-        queue.inner.set_option(there.handle, known).map_err(|error| broken(there, error))?;
         Ok(0)
     })
 }

@@ -88,7 +88,13 @@ static void without_copies(weever_listener *listener)
     EXPECT(weever_stream_set(stream, WEEVER_STREAM_NODELAY, 1), 0);
     EXPECT(weever_stream_set(stream, WEEVER_STREAM_KEEPALIVE, 60), 0);
     EXPECT(weever_stream_set(stream, 99, 1), -EINVAL);
-    EXPECT(weever_stream_set(stream, WEEVER_STREAM_CORK, 1 << 20), -EINVAL);
+    EXPECT(weever_stream_set(stream, WEEVER_STREAM_CORK, 1 << 24), -EINVAL);
+    EXPECT(weever_listener_set(listener, WEEVER_STREAM_NODELAY, 1), 0);
+    EXPECT(weever_listener_set(listener, 99, 1), -EINVAL);
+    unsigned char info[512];
+    EXPECT(weever_stream_info(stream, info, sizeof info), 248);
+    EXPECT(info[0], 1);
+    EXPECT(weever_stream_info(stream, NULL, 8), -EINVAL);
     EXPECT(weever_stream_buffer_alloc(stream, &buf), 0);
     EXPECT(weever_buf_capacity(buf) > 1000, 1);
     memcpy(weever_buf_data(buf), "question", 8);
