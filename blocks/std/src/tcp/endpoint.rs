@@ -14,7 +14,7 @@ use weever_net::stream::StreamPort;
 use weever_packet::Flags;
 
 use super::arrive::OUT;
-use super::rx::{Said, flow_key, tuple};
+use super::rx::{FLOWS, Said, flow_key, tuple};
 use super::session::Job;
 use super::worker::{Given, Moved, MovedFlow, Tcp};
 use crate::host::{PathReader, Paths, Secret, StateReader};
@@ -81,7 +81,7 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     Ok(Box::new(TcpEndpoint {
         network: network(build)?.reader(),
         paths: paths.reader(),
-        flows: secret.key("tcp flows"),
+        flows: secret.key(FLOWS),
         root: secret.key("tcp"),
         services,
         most: build.param("connections")?,

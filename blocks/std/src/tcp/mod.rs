@@ -10,4 +10,4 @@ mod streams;
 mod worker;
 
 pub use endpoint::ENDPOINT;
-pub use rx::{DELIVER, ERROR, VALID_CHECKSUM, VALID_HEADER_LENGTH};
+pub use rx::{DELIVER, ERROR, VALID_CHECKSUM, VALID_HEADER_LENGTH, flow_of};

@@ -1,7 +1,7 @@
 //! Receive: header, checksum (RFC 9293 §3.1), and the way to the endpoint for segments and for ICMP errors
 //! about them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use weever_block::{
     Block, BlockType, Buffer, Burst, Cx, FlowKey, MARKS, Mask, PortDoc, Ports, Priority, READS,
@@ -21,7 +21,7 @@ use weever_wire::ipv6::{Chain, Ipv6Header};
 use weever_wire::tcp::{TcpHeader, TcpView};
 
 use crate::headers::{is_v6, reversed};
-use crate::host::StateReader;
+use crate::host::{Secret, StateReader};
 use crate::kinds::{between, network};
 
 /// The segment of a received packet; nothing if its options do not end within it.
@@ -121,6 +121,20 @@ pub(super) fn tuple(packet: &Buffer) -> Option<Tuple> {
         local_port: header.dst_port(),
         remote_port: header.src_port(),
     })
+}
+
+/// The use of the key by which flows are named.
+pub(super) const FLOWS: &str = "tcp flows";
+
+/// The flow of the connection between these ends, at endpoints under this root key.
+pub fn flow_of(secret: &Secret, local: SocketAddr, remote: SocketAddr) -> FlowKey {
+    let tuple = Tuple {
+        local: local.ip().to_canonical(),
+        remote: remote.ip().to_canonical(),
+        local_port: local.port(),
+        remote_port: remote.port(),
+    };
+    flow_key(&tuple, secret.key(FLOWS))
 }
 
 /// The name of a connection's flow.

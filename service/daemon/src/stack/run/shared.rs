@@ -63,7 +63,7 @@ impl Shared {
         let wait_modes = Arc::new(WaitModes::new(Arc::clone(&host.workers), config.mode, links));
         for (link, steward) in &mut stewards {
             let graph_parts = steward.policy().simplify.then(|| Arc::clone(&graph_parts));
-            let workers = WorkerReceivers::new(*link, graph_parts, Arc::clone(&wait_modes));
+            let workers = WorkerReceivers::new(*link, &host, graph_parts, Arc::clone(&wait_modes));
             steward.attach_receivers(Box::new(workers));
         }
         let stewards = stewards.into_iter().map(|(_, steward)| steward).collect();

@@ -4,14 +4,16 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use weever_blocks_std::host::Secret;
 use weever_engine as engine;
-use weever_host::WorkerHandle;
+use weever_host::{HostHandle, WorkerHandle};
 use weever_plan::config::Configuration;
 use weever_plan::embed::{Arrival, either, needs};
 use weever_plan::nic::Nic;
 use weever_plan::policy::QueueMode;
 use weever_steward::Receivers;
 
+use super::moves::ConnectionMover;
 use crate::config::Mode;
 use crate::stack::graph::parts::GraphParts;
 
@@ -21,6 +23,7 @@ pub(in crate::stack) struct WorkerReceivers {
     /// The maker of their graphs; `None` if each worker runs the whole graph.
     graph_parts: Option<Arc<GraphParts>>,
     wait_modes: Arc<WaitModes>,
+    connections: ConnectionMover,
     /// The packets that arrive at each queue now, and those that may arrive next.
     present: Vec<Arrival>,
     next: Option<Vec<Arrival>>,
@@ -28,14 +31,17 @@ pub(in crate::stack) struct WorkerReceivers {
 }
 
 impl WorkerReceivers {
-    /// The workers of link number `link`.
+    /// The workers of link number `link` of a host.
     pub(in crate::stack) fn new(
         link: u16,
+        host: &HostHandle,
         graph_parts: Option<Arc<GraphParts>>,
         wait_modes: Arc<WaitModes>,
     ) -> WorkerReceivers {
-        let (present, next) = (Vec::new(), None);
-        WorkerReceivers { link, graph_parts, wait_modes, present, next, took: Duration::ZERO }
+        let secret = *host.env.get_or_default::<Secret>();
+        let connections = ConnectionMover::new(Arc::clone(&host.publisher), secret);
+        let (present, next, took) = (Vec::new(), None, Duration::ZERO);
+        WorkerReceivers { link, graph_parts, wait_modes, connections, present, next, took }
     }
 
     /// The packets that arrive at each queue under a configuration, as far as graphs can tell.
@@ -55,18 +61,23 @@ impl WorkerReceivers {
 
 impl Receivers for WorkerReceivers {
     fn prepare(&mut self, nic: &Nic, next: &Configuration) {
-        let next = self.arrivals(nic, next);
-        self.order(either(&self.present, &next));
-        self.next = Some(next);
+        let arrivals = self.arrivals(nic, next);
+        self.order(either(&self.present, &arrivals));
+        self.next = Some(arrivals);
+        let began = Instant::now();
+        self.connections.begin(nic, next);
+        self.took += began.elapsed();
     }
 
     fn commit(&mut self, nic: &Nic, present: &Configuration) {
+        self.connections.finish(nic, present);
         self.present = self.arrivals(nic, present);
         self.next = None;
         self.order(self.present.clone());
     }
 
     fn abandon(&mut self) {
+        self.connections.let_go();
         if let Some(next) = self.next.take() {
             self.present = either(&self.present, &next);
         }
