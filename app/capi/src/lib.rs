@@ -1,4 +1,4 @@
-//! `weever.h` for C and C++: the sockets of `weever-app-sockets`, with results in the style of errno.
+//! `weever.h` for C and C++: the sockets of `weever-app-sockets`, on a stack in another process or in this one, with results in the style of errno.
 //! The manual, `docs/capi.md`, has each call's contract; the header is `include/weever.h`.
 //!
 //! ```text
@@ -20,6 +20,7 @@ mod listener;
 mod options;
 mod queue;
 mod socket;
+mod stack;
 mod stream;
 mod values;
 

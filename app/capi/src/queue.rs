@@ -14,6 +14,7 @@ use crate::buffer::{Buf, Content};
 use crate::kept::Kept;
 use crate::listener::Listener;
 use crate::socket::Socket;
+use crate::stack::{Share, open};
 use crate::stream::Stream;
 use crate::values::{Failure, call};
 
@@ -23,6 +24,8 @@ const CHECK_EVERY: u32 = 1 << 12;
 /// `weever_aq`: the queue is boxed apart, so that buffers can point to it.
 pub struct Queue {
     pub(crate) inner: Box<AppQueue>,
+    /// Behind the queue, which is closed first.
+    _share: Option<Share>,
     pub(crate) sockets: HashMap<UdpSocket, *mut Socket>,
     pub(crate) listeners: HashMap<TcpListener, *mut Listener>,
     pub(crate) streams: HashMap<TcpStream, *mut Stream>,
@@ -221,7 +224,8 @@ unsafe fn text_of(text: *const c_char) -> Option<String> {
     Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
-/// Connects to the stack at the path `stack` (NULL: `WEEVER_APPS`, or the usual path) and opens a queue
+/// Connects to the stack that `stack` names, a path or `library:` and settings (NULL: `WEEVER_APPS`, or the usual
+/// path), and opens a queue
 /// in the slot `slot` (NULL: none). Blocks until the stack has answered.
 ///
 /// # Safety
@@ -243,15 +247,10 @@ pub unsafe extern "C" fn weever_aq_create(
         if let Some(slot) = slot {
             (config.name, config.slot) = (slot, true);
         }
-        let inner = AppQueue::connect(&config).map_err(|error| match error {
-            // The only thing of a queue that can be in use.
-            Error::Refused { kind: sockets::control::Refusal::InUse, message } => {
-                Failure::new(libc::EBUSY, message)
-            }
-            other => other.into(),
-        })?;
+        let (inner, share) = open(&config)?;
         let made = Queue {
             inner: Box::new(inner),
+            _share: share,
             sockets: HashMap::new(),
             listeners: HashMap::new(),
             streams: HashMap::new(),

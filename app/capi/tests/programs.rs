@@ -1,8 +1,9 @@
 //! C programs on a stack in this process, whose only neighbour sends every datagram back.
 
 use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -14,6 +15,7 @@ use weever_host::{HostBuilder, InterfaceConfig, RunningHost};
 use weever_link::memory::{MemoryConfig, pair};
 use weever_link::{Link, LinkQueue};
 use weever_packet::{Burst, HugePages, Pool, PoolCache, PoolConfig};
+use weever_testbed::{Fixture, require_net_admin};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -105,14 +107,14 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-/// Compiles a program of these tests and runs it on a stack whose neighbour sends everything back.
-fn run(name: &str) {
+/// Compiles a program of these tests; nothing without a compiler.
+fn compiled(name: &str) -> Option<PathBuf> {
     if !has("cc") {
         eprintln!("skipped: needs cc");
-        return;
+        return None;
     }
-    let mut bench = bench(name);
-    let program = std::env::temp_dir().join(format!("weever-{name}-{}", std::process::id()));
+    let program =
+        std::env::temp_dir().join(format!("weever-{name}-{:?}", std::thread::current().id()));
     let library = library().expect("cargo builds the library with its tests");
     let compiled = Command::new("cc")
         .args(["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror", "-g"])
@@ -126,12 +128,23 @@ fn run(name: &str) {
         .output()
         .unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    Some(program)
+}
+
+/// Runs a program of these tests on a stack whose neighbour sends everything back.
+fn run(name: &str) {
+    let Some(program) = compiled(name) else { return };
+    let mut bench = bench(name);
     let stop = Arc::<AtomicBool>::default();
     let (cable, frames) = (bench.cable.take().unwrap(), bench.frames.take().unwrap());
     let reflector = reflect(cable, frames, Arc::clone(&stop));
     let output = Command::new(&program).env("WEEVER_APPS", &bench.path).output().unwrap();
     stop.store(true, Ordering::Relaxed);
     reflector.join().unwrap();
+    succeeded(&program, &output);
+}
+
+fn succeeded(program: &Path, output: &Output) {
     std::fs::remove_file(program).unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {errors}", output.status);
@@ -145,6 +158,37 @@ fn every_call_answers_as_the_manual_says() {
 #[test]
 fn every_call_for_streams_answers_as_the_manual_says() {
     run("streams");
+}
+
+/// The kernel at the far end of a cable sends back what comes to two of its ports.
+#[test]
+fn programs_bring_their_stack_along() {
+    require_net_admin!();
+    let (Some(calls), Some(streams)) = (compiled("calls"), compiled("streams")) else { return };
+    let net = Fixture::pair(1).unwrap();
+    net.right.add_address("right0", [10, 0, 0, 2].into(), 24).unwrap();
+    let stop = Arc::<AtomicBool>::default();
+    let echoes = [7, 9].map(|port| {
+        let socket = net.right.run(|| UdpSocket::bind(("10.0.0.2", port)).unwrap());
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let stop = Arc::clone(&stop);
+        std::thread::spawn(move || {
+            let mut space = [0; 1 << 16];
+            while !stop.load(Ordering::Relaxed) {
+                if let Ok((len, from)) = socket.recv_from(&mut space) {
+                    socket.send_to(&space[..len], from).unwrap();
+                }
+            }
+        })
+    });
+    for program in [calls, streams] {
+        let mut command = Command::new(&program);
+        command.env("WEEVER_APPS", "library:dev=left0,addr=10.0.0.1/24,patience=1");
+        let output = net.left.run(|| command.output().unwrap());
+        succeeded(&program, &output);
+    }
+    stop.store(true, Ordering::Relaxed);
+    echoes.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 #[test]

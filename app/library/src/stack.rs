@@ -44,15 +44,30 @@ impl Stack {
         Ok(Stack { config: config.clone(), library })
     }
 
+    /// Whether `config` names a stack in this process.
+    pub fn is_inside(config: &QueueConfig) -> bool {
+        config.path.to_str().is_some_and(|text| text.starts_with(SCHEME))
+    }
+
     /// Opens a queue, for the thread that will use it. On a stack in this process, as many queues as
     /// it has workers turn one each; further queues are served by the others' threads and keepers.
     ///
     /// # Errors
     /// Those of [`AppQueue::connect`].
     pub fn queue(&self) -> Result<AppQueue, Error> {
+        self.queue_as(&self.config)
+    }
+
+    /// As [`queue`](Self::queue), with a name, slot and geometry of its own. The stack is the same.
+    ///
+    /// # Errors
+    /// As [`queue`](Self::queue).
+    pub fn queue_as(&self, config: &QueueConfig) -> Result<AppQueue, Error> {
         match &self.library {
-            Some(library) => library.queue(&self.config),
-            None => AppQueue::connect(&self.config),
+            Some(library) => library.queue(config),
+            None => {
+                AppQueue::connect(&QueueConfig { path: self.config.path.clone(), ..config.clone() })
+            }
         }
     }
 }

@@ -5,8 +5,11 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weever_app_library::Library;
-use weever_app_sockets::{AppQueue, AsyncQueue, Bind, Error, Event, Geometry, QueueConfig, Share};
+use weever_app_sockets::{
+    AppQueue, AsyncQueue, AsyncTcp, Bind, Error, Event, Geometry, QueueConfig, Share,
+};
 use weever_blocks_std::testing::frames::{HOST_MAC, PEER, PEER_MAC, arp, udp};
 use weever_host::{HostBuilder, InterfaceConfig};
 use weever_link::memory::{MemoryConfig, pair};
@@ -252,4 +255,73 @@ fn a_task_awaits_its_queue() {
             bench.expect(&[round, 7]);
         }
     });
+}
+
+#[test]
+fn tasks_read_and_write_streams() {
+    let bench = bench(1, NEVER);
+    let queue = bench.queue();
+    let udp = bench.queue();
+    udp.bind_udp(port(53)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let tasks = tokio::task::LocalSet::new();
+    let work = tasks.run_until(async {
+        let refused = AsyncTcp::new(udp).unwrap_err();
+        assert!(matches!(refused, Error::Protocol(_)), "{refused}");
+        let tcp = AsyncTcp::new(queue).unwrap();
+        let listener = tcp.listen(&Bind::at(port(80)), 64).unwrap();
+        assert_eq!(listener.local_addr().unwrap().port(), 80);
+        let server = tokio::task::spawn_local(async move {
+            loop {
+                let (mut stream, peer) = listener.accept().await.unwrap();
+                assert_eq!(stream.peer_addr().unwrap(), peer);
+                tokio::task::spawn_local(async move {
+                    let mut space = [0; 700];
+                    loop {
+                        let len = stream.read(&mut space).await.unwrap();
+                        if len == 0 {
+                            return stream.shutdown().await.unwrap();
+                        }
+                        stream.write_all(&space[..len]).await.unwrap();
+                    }
+                });
+            }
+        });
+        let clients = (0..10usize).map(|number| {
+            let tcp = tcp.clone();
+            tokio::task::spawn_local(async move {
+                let stream = tcp.connect(([10, 0, 0, 1], 80).into()).await.unwrap();
+                let sent: Vec<u8> =
+                    (0..number * 20_000).map(|at| (at * 31 + number) as u8).collect();
+                let (mut from, mut to) = tokio::io::split(stream);
+                let question = sent.clone();
+                let writer = tokio::task::spawn_local(async move {
+                    to.write_all(&question).await.unwrap();
+                    to.shutdown().await.unwrap();
+                    assert!(to.write_all(b"more").await.is_err(), "it sends no more");
+                });
+                let mut heard = Vec::new();
+                from.read_to_end(&mut heard).await.unwrap();
+                writer.await.unwrap();
+                assert!(heard == sent, "{} of {} octets came back", heard.len(), sent.len());
+            })
+        });
+        for client in clients.collect::<Vec<_>>() {
+            client.await.unwrap();
+        }
+        let refused = tcp.connect(([10, 0, 0, 1], 81).into()).await.unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+
+        // A stream that is dropped with octets that nobody has read resets its peer.
+        let listener = tcp.listen(&Bind::at(port(82)), 64).unwrap();
+        let mut stream = tcp.connect(([10, 0, 0, 1], 82).into()).await.unwrap();
+        stream.write_all(b"unread").await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        drop(accepted);
+        let error = stream.read(&mut [0; 8]).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        server.abort();
+    });
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await.unwrap() });
 }

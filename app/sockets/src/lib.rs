@@ -16,7 +16,7 @@
 //!
 //! A thread with nothing to do sleeps in [`AppQueue::wait`], or by an event loop of its own on the
 //! queue's descriptor ([`AppQueue::arm`]), or awaits it in a task of tokio's (the feature `tokio`,
-//! `AsyncQueue`).
+//! `AsyncQueue`); `AsyncTcp` has TCP as `AsyncRead` and `AsyncWrite`.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), weever_app_sockets::Error> {
@@ -64,7 +64,7 @@ mod stream;
 mod table;
 
 #[cfg(feature = "tokio")]
-pub use asynchronous::AsyncQueue;
+pub use asynchronous::{AsyncQueue, AsyncTcp, AsyncTcpListener, AsyncTcpStream};
 pub use backend::{Answer, Backend, DEFAULT_PATH, QueueConfig};
 pub use buffer::{Info, RxBuf, SendOptions, TxBuf};
 pub use error::Error;

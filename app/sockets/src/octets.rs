@@ -39,6 +39,20 @@ impl<'q> StreamBuf<'q> {
         self.queue.streams.borrow_mut().read(self.stream.number, count);
     }
 
+    /// The octets without their queue, for a table beside it. [Attach](Self::attach) them again: otherwise
+    /// the frame is lost.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn detach(mut self) -> Octets {
+        let range = std::mem::take(&mut self.range);
+        Octets { channel: self.channel, frame: self.frame.take(), range }
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn attach(queue: &'q AppQueue, stream: TcpStream, octets: Octets) -> StreamBuf<'q> {
+        let Octets { channel, frame, range } = octets;
+        StreamBuf { queue, stream, channel, frame, range }
+    }
+
     /// The frame, to write octets into that go back by the same stream. Those received count as read,
     /// and stay at the start of its space until they are written over.
     pub fn into_answer(mut self) -> StreamTxBuf<'q> {
@@ -47,6 +61,14 @@ impl<'q> StreamBuf<'q> {
         self.range.1 = 0;
         StreamTxBuf { queue, stream, channel, frame: self.frame.take(), start: self.range.0 }
     }
+}
+
+/// Octets that wait in a table beside their queue.
+#[cfg(feature = "tokio")]
+pub(crate) struct Octets {
+    channel: u16,
+    frame: Option<Frame>,
+    range: (u16, u16),
 }
 
 impl Drop for StreamBuf<'_> {

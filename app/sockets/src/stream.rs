@@ -53,6 +53,8 @@ pub(crate) struct Stream {
     pub(crate) finished: bool,
     /// Octets that were read and the stack is not told of yet.
     pub(crate) read: u32,
+    /// Octets in buffers of the application.
+    pub(crate) held: u32,
     pub(crate) ready: Cell<u32>,
 }
 
@@ -96,6 +98,7 @@ impl Streams {
             blocked: false,
             finished: false,
             read: 0,
+            held: 0,
             ready: Cell::new(0),
         };
         self.open.insert(number, stream);
@@ -167,6 +170,7 @@ impl Streams {
         if stream.read == 0 {
             self.readers.push(number);
         }
+        stream.held = stream.held.saturating_sub(octets.into());
         stream.read += u32::from(octets);
     }
 }

@@ -390,6 +390,23 @@ fn refused_reset_and_ended_streams_say_so() {
     assert!(matches!(next(&client), Event::StreamFailed(which, 104) if which == stream));
     assert_eq!(client.listener_addr(own).unwrap().port(), 82, "it is open again");
     assert!(matches!(next(&server), Event::Finished(which) if which == accepted));
+    let (stream, accepted) = connected(&client, &server, listener);
+    client.write(stream, b"held").unwrap();
+    client.commit().unwrap();
+    let Event::Octets(held) = next(&server) else { panic!("no octets") };
+    server.close_stream(accepted).unwrap();
+    drop(held);
+    server.commit().unwrap();
+    assert!(matches!(next(&client), Event::Finished(which) if which == stream), "all was seen");
+    client.close_stream(stream).unwrap();
+    let (stream, accepted) = connected(&client, &server, listener);
+    client.write(stream, b"unseen").unwrap();
+    client.commit().unwrap();
+    server.close_stream(accepted).unwrap();
+    server.commit().unwrap();
+    assert!(matches!(next(&client), Event::StreamFailed(which, 104) if which == stream));
+    assert!(matches!(next(&client), Event::StreamClosed(which) if which == stream));
+
     let late =
         client.connect_tcp(([192, 0, 2, 1], server.listener_addr(listener).unwrap().port()).into());
     client.commit().unwrap();

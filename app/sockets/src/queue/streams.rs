@@ -223,20 +223,23 @@ impl AppQueue {
     }
 
     /// Closes a stream: octets that were written still go, and no more events of it come. As on Linux,
-    /// the peer is reset if octets were not read, or [`StreamOption::ResetOnClose`] says so.
+    /// the peer is reset if octets have come that were not taken off the queue, or
+    /// [`StreamOption::ResetOnClose`] says so.
     ///
     /// # Errors
     /// As [`finish`](Self::finish).
     pub fn close_stream(&self, stream: TcpStream) -> Result<(), Error> {
-        // Octets that were read are not lost: the stack has to know of them first.
-        let read = std::mem::take(&mut self.streams.borrow_mut().get(stream)?.read);
-        if read > 0
-            && let Err(error) = self.tell(stream, Kind::Consumed, read)
-        {
-            self.streams.borrow_mut().get(stream)?.read = read;
-            return Err(error);
+        let Stream { channel, read, held, .. } = *self.streams.borrow_mut().get(stream)?;
+        let mut end = self.channels[usize::from(channel)].end.borrow_mut();
+        if end.transmit_room(2)? < 2 {
+            return Err(Error::WouldBlock);
         }
-        self.tell(stream, Kind::Closed, 0)?;
+        // What the application has in its hands counts as read: only what it never saw resets the peer.
+        if read + held > 0 {
+            end.request(Kind::Consumed, stream.number, read + held)?;
+        }
+        end.request(Kind::Closed, stream.number, 0)?;
+        drop(end);
         self.streams.borrow_mut().open.remove(&stream.number);
         Ok(())
     }
@@ -340,6 +343,7 @@ impl AppQueue {
         };
         Some(match kind {
             Kind::Stream => {
+                streams.get(stream).ok()?.held += u32::from(len);
                 let (queue, range) = (self, (offset, len));
                 Event::Octets(StreamBuf { queue, stream, channel, frame, range })
             }

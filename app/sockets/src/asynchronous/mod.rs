@@ -1,4 +1,9 @@
-//! Waiting for a queue in a task of tokio's (the feature `tokio`).
+//! A queue in tasks of tokio's (the feature `tokio`): one task that awaits its events, or, for TCP, tasks
+//! that read and write streams (`tcp`, `stream`).
+
+mod driver;
+mod stream;
+mod tcp;
 
 use std::future::poll_fn;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,6 +14,9 @@ use tokio::io::unix::AsyncFd;
 use crate::error::Error;
 use crate::events::Event;
 use crate::queue::AppQueue;
+
+pub use stream::AsyncTcpStream;
+pub use tcp::{AsyncTcp, AsyncTcpListener};
 
 /// A queue whose events a task awaits. A queue is one thread's: use it in a task that stays on its
 /// thread (`tokio::task::spawn_local`, or a runtime of one thread). Everything that does not wait is the
