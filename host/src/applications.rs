@@ -39,10 +39,13 @@ impl HostNetwork for Surroundings {
         Some(self.state()?.interface(IfaceId(interface))?.name.clone())
     }
 
-    fn interface_to(&self, group: IpAddr) -> Option<u16> {
+    fn interface_to(&self, address: IpAddr) -> Option<u16> {
         let state = self.state()?;
-        match group {
-            IpAddr::V4(group) => state.route4(group).map(|hop| hop.iface.0),
+        match address {
+            IpAddr::V4(address) => state.route4(address).map(|hop| hop.iface.0),
+            IpAddr::V6(address) if !address.is_multicast() => {
+                state.route6(address).map(|hop| hop.iface.0)
+            }
             // RFC 4007 §6: a group has no route, only zones; a default zone is the host's choice.
             IpAddr::V6(_) => {
                 let all = state.config().interfaces();

@@ -1,7 +1,7 @@
 //! The application's end of a channel.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::doorbell::Doorbell;
@@ -36,6 +36,11 @@ pub struct Frames {
 }
 
 impl Frames {
+    /// The memory's descriptor.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.memory.fd()
+    }
+
     /// `len` bytes from `offset` on; nothing when they are not in the frame, or the frame is another
     /// channel's.
     #[inline]
@@ -415,6 +420,11 @@ impl AppEnd {
         if frame.channel == self.frames.channel {
             self.spare.push(frame.index);
         }
+    }
+
+    /// Whether frames of streams have come back that [`next_returned`](Self::next_returned) has not told yet.
+    pub fn has_returned(&self) -> bool {
+        !self.returned.is_empty()
     }
 
     /// Makes submitted frames visible to the stack, lends it free frames, and says whether its

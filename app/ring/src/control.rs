@@ -95,6 +95,11 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interface: Option<String>,
     },
+    /// Asks for the way to an address. Nothing changes.
+    Route {
+        /// The address.
+        address: IpAddr,
+    },
     /// Closes a socket.
     Close {
         /// Its number.
@@ -135,6 +140,14 @@ pub enum Response {
         socket: u32,
         /// Its port.
         local_port: u16,
+    },
+    /// The way to an address.
+    Route {
+        /// It is one of the stack's own.
+        own: bool,
+        /// The interface by which packets go there; without, there is no route.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
     },
     /// It is done.
     Done,

@@ -14,8 +14,8 @@ pub trait HostNetwork: Send {
     /// Its name.
     fn interface_name(&self, interface: u16) -> Option<String>;
 
-    /// The interface by which the route to a group leads.
-    fn interface_to(&self, group: IpAddr) -> Option<u16>;
+    /// The interface by which the route to an address or a group leads.
+    fn interface_to(&self, address: IpAddr) -> Option<u16>;
 
     /// Whether an address is one of the host's.
     fn has_address(&self, address: IpAddr) -> bool;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
+use weever_app_ring::control::Response;
 use weever_app_ring::{Geometry, StackEnd};
 use weever_net::demux::{Binding, Bindings, Holder, PortRange, Sharing};
 
@@ -372,6 +373,15 @@ impl AppServer {
                 .ok_or_else(|| refused("no route leads there; name an interface"))?,
         };
         Ok((interface, group))
+    }
+
+    /// The way to an address.
+    pub(crate) fn route(&self, address: IpAddr) -> Response {
+        let interface = self.network.interface_to(address);
+        Response::Route {
+            own: self.network.has_address(address),
+            interface: interface.and_then(|number| self.network.interface_name(number)),
+        }
     }
 
     fn interface(&self, name: &str) -> Result<u16, ServerError> {

@@ -85,6 +85,7 @@ impl Session {
             (Request::Leave { socket, group, interface }, Some(queue)) => {
                 server.leave(queue, socket, group, interface.as_deref()).map(|()| Response::Done)
             }
+            (Request::Route { address }, Some(_)) => Ok(server.route(address)),
             (Request::Close { socket }, Some(queue)) => {
                 server.close_socket(queue, socket).map(|()| Response::Done)
             }

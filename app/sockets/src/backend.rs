@@ -72,14 +72,20 @@ pub trait Backend: Send {
     fn restart(&mut self) -> Result<(), Error>;
 }
 
-/// A stack in a process of its own, over its Unix socket.
-pub(crate) struct Process {
+/// A stack in a process of its own, over its Unix socket. The user is known to the stack as it was when the
+/// connection was made: a program that changes its user can connect before, and open a queue later
+/// ([`AppQueue::over`](crate::AppQueue::over)).
+pub struct Process {
     config: QueueConfig,
     control: Connection,
 }
 
 impl Process {
-    pub(crate) fn connect(config: &QueueConfig) -> Result<Process, Error> {
+    /// Connects to the stack. Blocks until it accepts.
+    ///
+    /// # Errors
+    /// [`Error::NoStack`].
+    pub fn connect(config: &QueueConfig) -> Result<Process, Error> {
         let control = Connection::connect(&config.path)
             .map_err(|source| Error::NoStack { path: config.path.clone(), source })?;
         Ok(Process { config: config.clone(), control })

@@ -60,12 +60,13 @@ mod info;
 mod octets;
 mod opening;
 mod queue;
+mod selection;
 mod stream;
 mod table;
 
 #[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncQueue, AsyncTcp, AsyncTcpListener, AsyncTcpStream};
-pub use backend::{Answer, Backend, DEFAULT_PATH, QueueConfig};
+pub use backend::{Answer, Backend, DEFAULT_PATH, Process, QueueConfig};
 pub use buffer::{Info, RxBuf, SendOptions, TxBuf};
 pub use error::Error;
 pub use events::{Chain, Event, Events, Handle, Look};
@@ -73,6 +74,7 @@ pub use info::StreamInfo;
 pub use octets::{StreamBuf, StreamTxBuf};
 pub use opening::Opening;
 pub use queue::AppQueue;
+pub use selection::{Selection, SelectionError};
 pub use stream::{TcpListener, TcpStream};
 pub use table::{Bind, UdpSocket};
 pub use weever_app_ring::control::{self, Share};

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use weever_app_ring::control::{Request, Response};
 use weever_app_ring::{AppEnd, Frames, Geometry, SocketId, VERSION};
@@ -47,6 +47,10 @@ impl Channel {
         let end = AppEnd::map(memory)?;
         let frames = end.frames().clone();
         Ok(Channel { end: RefCell::new(end), frames, wake })
+    }
+
+    pub(crate) fn descriptors(&self) -> [RawFd; 2] {
+        [self.wake.as_raw_fd(), self.frames.descriptor().as_raw_fd()]
     }
 
     pub(crate) fn commit(&self) -> Result<(), Error> {

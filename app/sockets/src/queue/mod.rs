@@ -7,7 +7,7 @@ mod streams;
 mod traffic;
 
 use std::cell::{Cell, RefCell};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use weever_app_ring::{Frame, Frames, Geometry};
@@ -136,8 +136,11 @@ impl AppQueue {
 
     fn arm_channels(&self) -> Result<bool, Error> {
         let mut nothing = true;
+        let has_streams = !self.streams.borrow().is_empty();
         for channel in &self.channels {
-            nothing &= channel.end.borrow_mut().arm()?;
+            let mut end = channel.end.borrow_mut();
+            // Frames that `commit` has found make streams writable, which `next` finds out.
+            nothing &= end.arm()? && !(has_streams && end.has_returned());
         }
         if !nothing {
             self.disarm();
@@ -169,6 +172,14 @@ impl AppQueue {
     pub fn end_descriptor(&self) -> Option<std::io::Result<OwnedFd>> {
         let backend = self.backend.borrow();
         backend.end_descriptor().map(|fd| fd.try_clone_to_owned())
+    }
+
+    /// The descriptors that the queue holds, for a program that closes descriptors which are not its own.
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        let backend = self.backend.borrow();
+        let own = [Some(self.wake.as_fd()), backend.end_descriptor()];
+        let own = own.into_iter().flatten().map(|fd| fd.as_raw_fd());
+        own.chain(self.channels.iter().flat_map(Channel::descriptors)).collect()
     }
 
     /// Frames that are free, and frames lent to the stack, over all channels. For checks: together

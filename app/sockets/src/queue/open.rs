@@ -157,6 +157,18 @@ impl AppQueue {
         }
     }
 
+    /// The way to an address, as the stack has it: whether it is one of the stack's own, and the interface by
+    /// which packets go there, if there is a route. Blocks until the stack has answered.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] by a stack of another version, [`Error::Disconnected`].
+    pub fn route(&self, address: IpAddr) -> Result<(bool, Option<String>), Error> {
+        match self.ask(&Request::Route { address })? {
+            Response::Route { own, interface } => Ok((own, interface)),
+            other => Err(Error::Protocol(format!("{other:?}"))),
+        }
+    }
+
     /// Closes a socket. Blocks until the stack has answered. Datagrams that were not taken yet are
     /// discarded.
     ///
