@@ -10,6 +10,7 @@ use weever_capture::{CaptureArgs, CaptureError};
 use weever_commands_control::{CliError, ControlCommand};
 use weever_commands_graph::{GraphCommand, GraphToolError};
 use weever_commands_plan::{PlanArgs, PlanToolError, PolicyCommand};
+use weever_commands_run::{RunArgs, RunError};
 use weever_commands_steer::{SteerArgs, SteerError};
 use weever_daemon::config::ConfigError;
 use weever_daemon::{StackTotals, StartError, UpArgs, UpError};
@@ -37,6 +38,7 @@ Examples:
                                                         which queue gets which flow, and why
   weever steer --dev eth0 --policy policy.toml --apply --watch
                                                         steer the kernel's own flows
+  weever run nginx                                      run a program on the stack
   weever bench udp-echo --json                          measure it beside the kernel
 
 Exit status: 0 for success, 1 for failure, 2 for a command line or configuration that is wrong.";
@@ -73,6 +75,7 @@ enum Command {
     /// Plans which queue of a NIC gets which flow, without having the NIC
     Plan(Box<PlanArgs>),
     Steer(Box<SteerArgs>),
+    Run(RunArgs),
     /// Checks policies
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -94,6 +97,7 @@ impl Cli {
             Command::Graph(command) => Ok(weever_commands_graph::run(command)?),
             Command::Plan(args) => Ok(weever_commands_plan::run_plan(&args)?),
             Command::Steer(args) => Ok(weever_commands_steer::run(&args)?),
+            Command::Run(args) => Err(weever_commands_run::run(&args).into()),
             Command::Policy(command) => Ok(weever_commands_plan::run_policy(&command)?),
         }
     }
@@ -151,6 +155,8 @@ pub(crate) enum Failure {
     Graph(#[from] GraphToolError),
     #[error(transparent)]
     Plan(#[from] PlanToolError),
+    #[error(transparent)]
+    Run(#[from] RunError),
     #[error(transparent)]
     Steer(#[from] SteerError),
 }

@@ -1,0 +1,303 @@
+//! Connections are made and accepted, and descriptors duplicated and closed.
+
+use std::net::SocketAddr;
+
+use libc::{O_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, c_int, sockaddr, socklen_t};
+use weever_app_sockets::{AppQueue, Handle};
+
+use crate::failure::{Answer, Failure, fail};
+use crate::file::{File, Kind, Phase, Stream, Udp};
+use crate::numbers::{self, Meaning};
+use crate::open::{file, is_selected, kernel_name, kind_of};
+use crate::state::{Held, State, lock};
+use crate::wait::{Direction, until};
+use crate::{address, log, real};
+
+/// `connect`.
+///
+/// # Safety
+/// As `connect` of the C library.
+pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) -> Answer<c_int> {
+    // SAFETY: the caller's promise.
+    let to = unsafe { address::read(raw, len) };
+    let mut held = lock();
+    if let Some(place) = numbers::file(fd) {
+        let Some(file) = held.files.get(place) else { return Err(Failure::Kernel) };
+        return match &file.kind {
+            Kind::Udp(_) => again(&mut held, place, to),
+            Kind::Listening(_) => fail(libc::EISCONN),
+            Kind::Stream(stream) => match stream.phase {
+                Phase::Connecting => fail(libc::EALREADY),
+                Phase::Connected => fail(libc::EISCONN),
+                Phase::Over if file.error != 0 => {
+                    let errno = file.error;
+                    held.detach(fd);
+                    fail(errno)
+                }
+                Phase::Over => fail(libc::EISCONN),
+            },
+        };
+    }
+    let to = to.ok_or(Failure::Kernel)?;
+    let kind = kind_of(fd).ok_or(Failure::Kernel)?;
+    let local = kernel_name(fd).ok_or(Failure::Kernel)?;
+    if local.ip().is_loopback()
+        || !is_selected(kind.stream, &[to.port(), local.port()])
+        || to.port() == 0
+        || !held.reaches(to.ip())
+    {
+        return Err(Failure::Kernel);
+    }
+    let local = same_family(local, to);
+    if !kind.stream {
+        let udp = Udp { peer: Some(to), ..Udp::default() };
+        let place = held.attach(fd, File { local, ..file(kind.family, Kind::Udp(udp)) })?;
+        return opened(&mut held, fd, place);
+    }
+    let queue = held.need_queue()?;
+    let stream = queue.connect_tcp_from(local, to)?;
+    let state = Stream::new(stream, Phase::Connecting, to);
+    let new = File { local, ..file(kind.family, Kind::Stream(Box::new(state))) };
+    let place = held.attach(fd, new).inspect_err(|_| drop(queue.abort(stream)))?;
+    held.name(Handle::Stream(stream), place);
+    held.commit();
+    let nonblocking = held.files.get(place).is_some_and(|file| file.nonblocking);
+    drop(held);
+    if nonblocking {
+        return fail(libc::EINPROGRESS);
+    }
+    let connected = until(fd, false, Direction::Send, |held, place| established(held, fd, place));
+    match connected {
+        Err(Failure::Errno(libc::EAGAIN)) => fail(libc::EINPROGRESS),
+        connected => connected,
+    }
+}
+
+fn established(held: &mut Held, fd: c_int, place: u32) -> Answer<Option<c_int>> {
+    let Some(file) = held.files.get(place) else { return Err(Failure::Kernel) };
+    let Kind::Stream(stream) = &file.kind else { return Err(Failure::Kernel) };
+    match (stream.phase, file.error) {
+        (Phase::Connecting, _) => Ok(None),
+        (_, 0) => Ok(Some(0)),
+        (_, errno) => {
+            held.detach(fd);
+            fail(errno)
+        }
+    }
+}
+
+/// An unspecified address in the family of another.
+fn same_family(local: SocketAddr, to: SocketAddr) -> SocketAddr {
+    if !local.ip().is_unspecified() {
+        return local;
+    }
+    let any = address::unspecified(if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 });
+    SocketAddr::new(any.ip(), local.port())
+}
+
+/// A UDP socket gets another peer, or none.
+fn again(held: &mut Held, place: u32, to: Option<SocketAddr>) -> Answer<c_int> {
+    let queue = held.need_queue()?;
+    let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
+    let Kind::Udp(udp) = &mut file.kind else { return Err(Failure::Kernel) };
+    let old = udp.socket.take();
+    udp.peer = to;
+    if let Some(to) = to {
+        file.local = same_family(file.local, to);
+    }
+    if let Some(old) = old {
+        held.forget(Handle::Udp(old));
+        queue.close(old)?;
+    }
+    held.ensure(place).map(|()| 0)
+}
+
+/// The UDP socket of a new file is opened, or its descriptor is the kernel's again.
+fn opened(held: &mut Held, fd: c_int, place: u32) -> Answer<c_int> {
+    held.ensure(place).inspect_err(|_| held.detach(fd))?;
+    Ok(0)
+}
+
+/// `accept4`.
+///
+/// # Safety
+/// As `accept4` of the C library.
+pub(crate) unsafe fn accept(
+    fd: c_int,
+    to: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> Answer<c_int> {
+    lock().of(fd)?;
+    let attempt = |held: &mut Held, place: u32| {
+        held.use_it(place)?;
+        let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
+        let (family, kernel) = (file.family, file.kernel);
+        let Kind::Listening(listening) = &mut file.kind else { return fail(libc::EINVAL) };
+        if let Some(next) = listening.pending.pop_front() {
+            return give(held, next, family, flags).map(Some);
+        }
+        if !kernel {
+            return Ok(None);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { accept_kernels(fd, to, len, flags) }
+    };
+    let new = until(fd, false, Direction::Receive, attempt)?;
+    let mut held = lock();
+    if let Ok((_, file)) = held.of(new)
+        && let Kind::Stream(stream) = &file.kind
+    {
+        // SAFETY: the caller's promise.
+        unsafe { address::write(stream.remote, file.family, to, len) };
+    }
+    Ok(new)
+}
+
+/// Takes a connection of the kernel's listener, if there is one.
+///
+/// # Safety
+/// As [`accept`].
+unsafe fn accept_kernels(
+    fd: c_int,
+    to: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> Answer<Option<c_int>> {
+    let mut there = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry.
+    if unsafe { real::poll(&mut there, 1, 0) } <= 0 {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { real::accept4(fd, to, len, flags) } {
+        new if new >= 0 => Ok(Some(new)),
+        _ if real::errno() == libc::EAGAIN => Ok(None),
+        _ => fail(real::errno()),
+    }
+}
+
+/// Gives an accepted connection a descriptor.
+fn give(held: &mut Held, place: u32, family: c_int, flags: c_int) -> Answer<c_int> {
+    let kind = SOCK_STREAM | flags & (SOCK_CLOEXEC | SOCK_NONBLOCK);
+    // SAFETY: it has no pointers.
+    let fd = unsafe { libc::socket(family, kind, 0) };
+    if fd < 0 || !numbers::set(fd, Some(Meaning::File(place))) {
+        let errno = if fd < 0 { real::errno() } else { libc::EMFILE };
+        if fd >= 0 {
+            // SAFETY: it was made above.
+            unsafe { real::close(fd) };
+        }
+        held.close_file(place);
+        return fail(errno);
+    }
+    if let Some(file) = held.files.get_mut(place) {
+        file.descriptors = 1;
+        file.nonblocking = flags & O_NONBLOCK != 0;
+    }
+    Ok(fd)
+}
+
+/// `shutdown`.
+pub(crate) fn shutdown(fd: c_int, how: c_int) -> Answer<c_int> {
+    let mut held = lock();
+    let (place, file) = held.of(fd)?;
+    let is_stream = matches!(file.kind, Kind::Stream(_));
+    if !is_stream {
+        // SAFETY: it has no pointers.
+        let done = unsafe { real::shutdown(fd, how) };
+        held.stop_listening(place);
+        return if done == 0 { Ok(0) } else { fail(real::errno()) };
+    }
+    let queue = held.opened()?;
+    let (_, file) = held.of(fd)?;
+    let Kind::Stream(stream) = &mut file.kind else { return Err(Failure::Kernel) };
+    if stream.phase != Phase::Connected {
+        return fail(libc::ENOTCONN);
+    }
+    if how == libc::SHUT_RD || how == libc::SHUT_RDWR {
+        stream.deaf = true;
+    }
+    if (how == libc::SHUT_WR || how == libc::SHUT_RDWR) && !stream.mute {
+        stream.mute = true;
+        if let Some(handle) = stream.stream {
+            queue.finish(handle)?;
+        }
+    }
+    held.touch(place);
+    held.commit();
+    Ok(0)
+}
+
+impl State {
+    /// A descriptor is the kernel's again; the socket that it led to is closed if it was the last.
+    pub(crate) fn detach(&mut self, fd: c_int) {
+        let Some(place) = numbers::file(fd) else { return };
+        numbers::set(fd, None);
+        self.leave_sets(fd, place);
+        let Some(file) = self.files.get_mut(place) else { return };
+        file.descriptors -= 1;
+        if file.descriptors == 0 {
+            self.close_file(place);
+        }
+    }
+
+    /// Closes a socket that no descriptor leads to.
+    pub(crate) fn close_file(&mut self, place: u32) {
+        self.stop_listening(place);
+        let Some(file) = self.files.remove(place) else { return };
+        let reset = file.options.reset_on_close;
+        let Some(queue) = self.queue else { return };
+        match file.kind {
+            Kind::Udp(udp) => {
+                if let Some(socket) = udp.socket {
+                    self.forget(Handle::Udp(socket));
+                    let closed = queue.close(socket);
+                    closed.unwrap_or_else(|error| log::note(format_args!("close: {error}")));
+                }
+            }
+            Kind::Stream(stream) => close_stream(self, queue, *stream, reset),
+            Kind::Listening(_) => {}
+        }
+        self.commit();
+    }
+
+    /// Closes a listener on the queue, with the connections that were not accepted.
+    pub(crate) fn stop_listening(&mut self, place: u32) {
+        let Some(queue) = self.queue else { return };
+        let Some(Kind::Listening(listening)) = self.files.get_mut(place).map(|f| &mut f.kind)
+        else {
+            return;
+        };
+        let listener = listening.listener.take();
+        let pending = std::mem::take(&mut listening.pending);
+        if let Some(listener) = listener {
+            self.forget(Handle::Listener(listener));
+            let _ = queue.close_listener(listener);
+        }
+        for place in pending {
+            self.close_file(place);
+        }
+    }
+}
+
+/// Closes a stream; with unread octets the stack resets it, as Linux does.
+fn close_stream(state: &mut State, queue: &'static AppQueue, stream: Stream, reset: bool) {
+    let Some(handle) = stream.stream else { return };
+    let unread = stream.readable() > 0;
+    drop(stream);
+    state.forget(Handle::Stream(handle));
+    for _ in 0..1000 {
+        let abort = reset || unread;
+        let told = if abort { queue.abort(handle) } else { queue.close_stream(handle) };
+        match told {
+            Err(weever_app_sockets::Error::WouldBlock) => {
+                // The ring is full of what this program sends: the stack takes it.
+                state.commit();
+                let _ = queue.wait(Some(std::time::Duration::from_millis(1)));
+            }
+            _ => return,
+        }
+    }
+    log::note(format_args!("a connection could not be closed: the stack takes nothing"));
+}

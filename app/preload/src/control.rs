@@ -1,0 +1,173 @@
+//! Control messages of `recvmsg` and `sendmsg`: addresses, hop limits, traffic classes, times of arrival.
+
+use std::mem::size_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use libc::{
+    AF_INET, IPPROTO_IP, IPPROTO_IPV6, MSG_CTRUNC, SOL_SOCKET, c_int, in_addr, in_pktinfo,
+    in6_addr, in6_pktinfo, msghdr,
+};
+use weever_app_sockets::{Info, SendOptions};
+
+use crate::file::Options;
+
+/// Writes the messages that a program has asked for; returns the flags of the answer.
+///
+/// # Safety
+/// `message` names writable memory for control messages, or none.
+pub(crate) unsafe fn write(
+    message: &mut msghdr,
+    family: c_int,
+    options: &Options,
+    info: &Info,
+    interface: u32,
+) -> c_int {
+    let mut out = Writer { message, used: 0, cut: false };
+    // SAFETY: the caller's promise.
+    unsafe {
+        if let Some(name) = options.timestamp {
+            // The stack's clock is the monotonic one; a program wants the time of day.
+            let now = time(libc::CLOCK_REALTIME) - time(libc::CLOCK_MONOTONIC);
+            let at = now + i128::from(info.timestamp());
+            let (seconds, nanos) = ((at / 1_000_000_000) as i64, (at % 1_000_000_000) as i64);
+            if name == libc::SO_TIMESTAMP {
+                out.put(SOL_SOCKET, name, &[seconds, nanos / 1000]);
+            } else {
+                out.put(SOL_SOCKET, name, &[seconds, nanos]);
+            }
+        }
+        let local = info.local().ip();
+        if options.packet_info {
+            match (family, local) {
+                (AF_INET, IpAddr::V4(local)) => {
+                    let address = in_addr { s_addr: u32::from_ne_bytes(local.octets()) };
+                    let told = in_pktinfo {
+                        ipi_ifindex: interface as c_int,
+                        ipi_spec_dst: address,
+                        ipi_addr: address,
+                    };
+                    out.put(IPPROTO_IP, libc::IP_PKTINFO, &told);
+                }
+                (_, local) => {
+                    let six = match local {
+                        IpAddr::V4(four) => four.to_ipv6_mapped(),
+                        IpAddr::V6(six) => six,
+                    };
+                    let ipi6_addr = in6_addr { s6_addr: six.octets() };
+                    let told = in6_pktinfo { ipi6_addr, ipi6_ifindex: interface };
+                    out.put(IPPROTO_IPV6, libc::IPV6_PKTINFO, &told);
+                }
+            }
+        }
+        let four = family == AF_INET;
+        if options.hops {
+            let value = c_int::from(info.hops());
+            match four {
+                true => out.put(IPPROTO_IP, libc::IP_TTL, &value),
+                false => out.put(IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &value),
+            }
+        }
+        if options.class {
+            match four {
+                true => out.put(IPPROTO_IP, libc::IP_TOS, &info.traffic_class()),
+                false => {
+                    out.put(IPPROTO_IPV6, libc::IPV6_TCLASS, &c_int::from(info.traffic_class()));
+                }
+            }
+        }
+    }
+    let Writer { message, used, cut } = out;
+    message.msg_controllen = used as _;
+    if cut { MSG_CTRUNC } else { 0 }
+}
+
+fn time(clock: libc::clockid_t) -> i128 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place for the time.
+    unsafe { libc::clock_gettime(clock, &mut now) };
+    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+}
+
+struct Writer<'m> {
+    message: &'m mut msghdr,
+    used: usize,
+    cut: bool,
+}
+
+impl Writer<'_> {
+    /// # Safety
+    /// The message's control memory is writable.
+    unsafe fn put<T>(&mut self, level: c_int, kind: c_int, value: &T) {
+        let room = self.message.msg_controllen;
+        let size = size_of::<T>() as u32;
+        // SAFETY: lengths only.
+        let (space, len) = unsafe { (libc::CMSG_SPACE(size) as usize, libc::CMSG_LEN(size)) };
+        if self.message.msg_control.is_null() || self.used + len as usize > room {
+            self.cut = true;
+            return;
+        }
+        // SAFETY: inside the control memory, by the check; it may be unaligned for the program's own reasons.
+        unsafe {
+            let at = self.message.msg_control.cast::<u8>().add(self.used);
+            let header = libc::cmsghdr { cmsg_len: len as _, cmsg_level: level, cmsg_type: kind };
+            at.cast::<libc::cmsghdr>().write_unaligned(header);
+            let data = at.add(libc::CMSG_LEN(0) as usize);
+            std::ptr::copy_nonoverlapping(
+                std::ptr::from_ref(value).cast::<u8>(),
+                data,
+                size as usize,
+            );
+        }
+        self.used = (self.used + space).min(room);
+    }
+}
+
+/// Reads the messages of a datagram to send.
+///
+/// # Safety
+/// `message` names readable memory with control messages, or none.
+pub(crate) unsafe fn read(message: &msghdr, options: &Options) -> SendOptions {
+    let mut send = SendOptions {
+        hops: options.send_hops,
+        traffic_class: options.send_class,
+        ..SendOptions::default()
+    };
+    // SAFETY: the caller's promise; the macros stay inside the control memory.
+    unsafe {
+        let mut at = libc::CMSG_FIRSTHDR(message);
+        while !at.is_null() {
+            let data = libc::CMSG_DATA(at);
+            match ((*at).cmsg_level, (*at).cmsg_type) {
+                (IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let told = data.cast::<in_pktinfo>().read_unaligned();
+                    source(
+                        &mut send,
+                        Ipv4Addr::from(told.ipi_spec_dst.s_addr.to_ne_bytes()).into(),
+                    );
+                }
+                (IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let told = data.cast::<in6_pktinfo>().read_unaligned();
+                    let six = Ipv6Addr::from(told.ipi6_addr.s6_addr);
+                    let ip = six.to_ipv4_mapped().map_or(IpAddr::V6(six), IpAddr::V4);
+                    source(&mut send, ip);
+                }
+                (IPPROTO_IP, libc::IP_TTL) | (IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                    send.hops = u8::try_from(data.cast::<c_int>().read_unaligned()).ok();
+                }
+                (IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                    send.traffic_class = u8::try_from(data.cast::<c_int>().read_unaligned()).ok();
+                }
+                (IPPROTO_IP, libc::IP_TOS) => send.traffic_class = Some(data.read()),
+                _ => {}
+            }
+            at = libc::CMSG_NXTHDR(message, at);
+        }
+    }
+    send
+}
+
+fn source(send: &mut SendOptions, ip: IpAddr) {
+    if !ip.is_unspecified() {
+        send.source = Some(ip);
+    }
+}

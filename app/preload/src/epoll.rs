@@ -1,0 +1,351 @@
+//! `epoll`: the program's set, with weever's sockets in it.
+
+use std::time::{Duration, Instant};
+
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, c_int, epoll_event, sigset_t};
+
+use crate::failure::{Answer, Failure, fail};
+use crate::file::{File, Kind};
+use crate::numbers::{self, Meaning};
+use crate::set::{Interest, OWN, Set};
+use crate::state::{Held, Sleeper, State, Watch, eventfd, lock};
+use crate::wait::drain;
+use crate::{log, real};
+
+/// The `data` of a set's eventfd; the queue's descriptor has [`OWN`].
+const KICK: u64 = OWN + 1;
+
+/// `epoll_ctl`.
+///
+/// # Safety
+/// As `epoll_ctl` of the C library.
+pub(crate) unsafe fn change(
+    epoll: c_int,
+    operation: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> Answer<c_int> {
+    let file = match numbers::meaning(fd) {
+        Some(Meaning::Internal) => return fail(libc::EBADF),
+        Some(Meaning::File(place)) => Some(place),
+        _ => None,
+    };
+    if operation != EPOLL_CTL_DEL && event.is_null() {
+        return fail(libc::EFAULT);
+    }
+    let mut held = lock();
+    let Some(set) = held.set_of(epoll, file.is_some()) else { return Err(Failure::Kernel) };
+    let interest = match operation {
+        EPOLL_CTL_DEL => None,
+        // SAFETY: the caller's promise; it may be unaligned, since the structure is packed.
+        _ => Some(unsafe { event.read_unaligned() }),
+    };
+    let new = interest.map(|event| Interest::new(event.events, event.u64, file));
+    match file {
+        // SAFETY: the caller's promise.
+        None => unsafe { change_kernels(&mut held, epoll, (set, operation, fd), event, new) },
+        Some(place) => change_ours(&mut held, epoll, (set, operation, fd), place, new),
+    }
+}
+
+/// Changes one of the kernel's descriptors in the kernel's set, and notes it.
+///
+/// # Safety
+/// As [`change`].
+unsafe fn change_kernels(
+    held: &mut Held,
+    epoll: c_int,
+    (set, operation, fd): (u32, c_int, c_int),
+    event: *mut epoll_event,
+    new: Option<Interest>,
+) -> Answer<c_int> {
+    // SAFETY: the caller's promise.
+    if unsafe { real::epoll_ctl(epoll, operation, fd, event) } != 0 {
+        return fail(real::errno());
+    }
+    if let Some(set) = held.sets.get_mut(set) {
+        match new {
+            Some(interest) => set.put(fd, interest),
+            None => drop(set.remove(fd)),
+        }
+    }
+    Ok(0)
+}
+
+fn change_ours(
+    held: &mut Held,
+    epoll: c_int,
+    (set, operation, fd): (u32, c_int, c_int),
+    place: u32,
+    new: Option<Interest>,
+) -> Answer<c_int> {
+    let there = held.sets.get(set).is_some_and(|set| set.interest.contains_key(&fd));
+    match (operation, there) {
+        (EPOLL_CTL_ADD, true) => return fail(libc::EEXIST),
+        (EPOLL_CTL_MOD | EPOLL_CTL_DEL, false) => return fail(libc::ENOENT),
+        (EPOLL_CTL_ADD | EPOLL_CTL_MOD | EPOLL_CTL_DEL, _) => {}
+        _ => return fail(libc::EINVAL),
+    }
+    if operation == EPOLL_CTL_ADD
+        && let Err(why) = held.use_it(place)
+    {
+        log::note(format_args!("descriptor {fd} waits in vain: {why:?}"));
+    }
+    held.wake_set(epoll, set)?;
+    let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
+    match operation {
+        EPOLL_CTL_ADD => file.watchers.push((set, fd)),
+        EPOLL_CTL_DEL => file.watchers.retain(|watcher| *watcher != (set, fd)),
+        _ => {}
+    }
+    if file.kernel {
+        let mut event =
+            new.map(|new| beside(file, new)).unwrap_or(epoll_event { events: 0, u64: 0 });
+        // SAFETY: an event that is borrowed. Without the kernel's part, weever's works all the same.
+        unsafe { real::epoll_ctl(epoll, operation, fd, &mut event) };
+    }
+    if let Some(set) = held.sets.get_mut(set) {
+        match new {
+            Some(interest) => set.put(fd, interest),
+            None => drop(set.remove(fd)),
+        }
+    }
+    Ok(0)
+}
+
+/// What the kernel's socket beside one of weever's is asked for: room to send is weever's business.
+fn beside(file: &File, interest: Interest) -> epoll_event {
+    let without = match file.kind {
+        Kind::Udp(_) => crate::file::OUT,
+        _ => 0,
+    };
+    epoll_event { events: interest.events & !without, u64: interest.data }
+}
+
+impl State {
+    /// The set of an epoll descriptor, made when it is first changed.
+    fn set_of(&mut self, epoll: c_int, needed: bool) -> Option<u32> {
+        match numbers::meaning(epoll) {
+            Some(Meaning::Set(set)) => Some(set),
+            Some(_) => None,
+            None => {
+                let set = self.sets.insert(Set::default());
+                if numbers::set(epoll, Some(Meaning::Set(set))) {
+                    return Some(set);
+                }
+                self.sets.remove(set);
+                if needed {
+                    log::note(format_args!("the number of epoll descriptor {epoll} is too high"));
+                }
+                None
+            }
+        }
+    }
+
+    /// Has the kernel's set report what wakes this process.
+    fn wake_set(&mut self, epoll: c_int, place: u32) -> Answer<()> {
+        let wake = self.wake();
+        let Some(set) = self.sets.get_mut(place) else { return Ok(()) };
+        // SAFETY: events that are borrowed.
+        let add = |fd, events, data| unsafe {
+            let mut event = epoll_event { events, u64: data };
+            real::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &mut event)
+        };
+        if let Some(wake) = wake.filter(|_| !set.wake) {
+            // One of the threads that wait wakes the others as far as they have something.
+            set.wake = add(wake, EPOLLIN as u32 | libc::EPOLLEXCLUSIVE as u32, OWN) == 0;
+        }
+        if set.kick.is_none() {
+            let kick = eventfd()?;
+            add(kick, EPOLLIN as u32, KICK);
+            set.kick = Some(kick);
+        }
+        Ok(())
+    }
+
+    /// A descriptor that sets have as the kernel's is weever's from now on.
+    pub(crate) fn adopt_interest(&mut self, fd: c_int, place: u32) {
+        let waiting: Vec<u32> = self
+            .sets
+            .iter_mut()
+            .filter(|(_, s)| s.interest.contains_key(&fd))
+            .map(|s| s.0)
+            .collect();
+        for index in waiting {
+            let Some(epoll) = numbers::used(0, u32::MAX)
+                .find(|number| numbers::meaning(*number) == Some(Meaning::Set(index)))
+            else {
+                continue;
+            };
+            let Some(set) = self.sets.get_mut(index) else { continue };
+            let Some(mut interest) = set.remove(fd) else { continue };
+            let Some(file) = self.files.get_mut(place) else { continue };
+            let mut event = beside(file, interest);
+            let operation = if file.kernel { EPOLL_CTL_MOD } else { EPOLL_CTL_DEL };
+            // SAFETY: an event that is borrowed.
+            if unsafe { real::epoll_ctl(epoll, operation, fd, &mut event) } != 0 {
+                // An earlier descriptor of this number, which was closed since.
+                continue;
+            }
+            file.watchers.push((index, fd));
+            interest.file = Some(place);
+            set.put(fd, interest);
+            if let Err(why) = self.wake_set(epoll, index) {
+                log::note(format_args!("an epoll set is not woken: {why:?}"));
+            }
+        }
+    }
+
+    /// A descriptor is closed, or the kernel's again.
+    pub(crate) fn leave_sets(&mut self, fd: c_int, place: u32) {
+        let Some(file) = self.files.get_mut(place) else { return };
+        let sets: Vec<u32> =
+            file.watchers.iter().filter(|(_, number)| *number == fd).map(|(set, _)| *set).collect();
+        file.watchers.retain(|(_, number)| *number != fd);
+        for set in sets {
+            if let Some(set) = self.sets.get_mut(set) {
+                set.remove(fd);
+            }
+        }
+    }
+
+    /// An epoll descriptor is closed.
+    pub(crate) fn close_set(&mut self, epoll: c_int, index: u32) {
+        numbers::set(epoll, None);
+        let Some(set) = self.sets.remove(index) else { return };
+        for file in set.interest.values().filter_map(|interest| interest.file) {
+            if let Some(file) = self.files.get_mut(file) {
+                file.watchers.retain(|(set, _)| *set != index);
+            }
+        }
+        if let Some(kick) = set.kick {
+            numbers::set(kick, None);
+            // SAFETY: an eventfd of this library's own.
+            unsafe { real::close(kick) };
+        }
+    }
+}
+
+/// `epoll_wait` and its like, for a set with weever's sockets.
+///
+/// # Safety
+/// `events` has room for `most` events; `mask` is null or a set of signals.
+pub(crate) unsafe fn wait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout: Option<Duration>,
+    mask: *const sigset_t,
+) -> Answer<c_int> {
+    let Some(Meaning::Set(index)) = numbers::meaning(epoll) else { return Err(Failure::Kernel) };
+    let mut held = lock();
+    if most <= 0 || held.sets.get(index).is_none_or(|set| set.files == 0) {
+        return Err(Failure::Kernel);
+    }
+    held.wake_set(epoll, index)?;
+    let start = Instant::now();
+    // SAFETY: the caller's promise.
+    let room = |done: usize| unsafe {
+        std::slice::from_raw_parts_mut(events.add(done), most as usize - done)
+    };
+    loop {
+        held.pump();
+        let found = collect(&mut held, index, room(0));
+        let left = timeout.map(|limit| limit.saturating_sub(start.elapsed()));
+        let now = found > 0 || left.is_some_and(|left| left.is_zero());
+        held.commit();
+        if now {
+            let alone = held.sets.get(index).is_some_and(|set| is_alone(&held, set));
+            drop(held);
+            let more =
+                if alone { 0 } else { kernels(epoll, room(found), Some(Duration::ZERO), mask)?.0 };
+            return Ok((found + more) as c_int);
+        }
+        if !held.arm() {
+            continue;
+        }
+        let Some(kick) = held.sets.get(index).and_then(|set| set.kick) else {
+            return Err(Failure::Kernel);
+        };
+        held.sleepers.push(Sleeper { kick, watch: Watch::Set(index) });
+        drop(held);
+        let slept = kernels(epoll, room(0), left, mask);
+        held = lock();
+        if let Some(at) = held.sleepers.iter().position(|sleeper| sleeper.kick == kick) {
+            held.sleepers.swap_remove(at);
+        }
+        let (more, woken, kicked) = slept.unwrap_or((0, false, false));
+        if kicked {
+            drain(kick);
+        }
+        if woken || held.sleepers.is_empty() {
+            held.acknowledge();
+        }
+        slept?;
+        held.pump();
+        let found = more + collect(&mut held, index, room(more));
+        if found > 0 {
+            held.commit();
+            return Ok(found as c_int);
+        }
+    }
+}
+
+/// Whether a set has nothing but sockets that are weever's alone.
+fn is_alone(state: &State, set: &Set) -> bool {
+    let alone = |interest: &Interest| {
+        let file = interest.file.and_then(|place| state.files.get(place));
+        file.is_some_and(|file| !file.kernel)
+    };
+    set.interest.len() == set.files && set.interest.len() < 8 && set.interest.values().all(alone)
+}
+
+/// Takes weever's sockets that are ready; returns how many.
+fn collect(held: &mut Held, index: u32, events: &mut [epoll_event]) -> usize {
+    let State { sets, files, .. } = &mut **held;
+    let Some(set) = sets.get_mut(index) else { return 0 };
+    let mut found = 0;
+    for _ in 0..set.candidates() {
+        let Some(event) = events.get_mut(found) else { break };
+        let ready = set.next(|place| files.get(place).map_or(0, File::readiness));
+        if let Some((mask, data)) = ready {
+            *event = epoll_event { events: mask, u64: data };
+            found += 1;
+        }
+    }
+    found
+}
+
+/// Waits for the kernel's descriptors; returns how many are ready, whether the stack has something, and whether
+/// another thread has.
+fn kernels(
+    epoll: c_int,
+    events: &mut [epoll_event],
+    timeout: Option<Duration>,
+    mask: *const sigset_t,
+) -> Answer<(usize, bool, bool)> {
+    if events.is_empty() {
+        return Ok((0, false, false));
+    }
+    let most = c_int::try_from(events.len()).unwrap_or(c_int::MAX);
+    // Rounded up: a wait that ends too early would turn in circles.
+    let limit = timeout.map_or(-1, |limit| {
+        c_int::try_from(limit.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+    });
+    // SAFETY: room for that many events; the mask is null or a set of signals.
+    let got = unsafe { real::epoll_pwait(epoll, events.as_mut_ptr(), most, limit, mask) };
+    if got < 0 {
+        return fail(real::errno());
+    }
+    let (mut kept, mut woken, mut kicked) = (0, false, false);
+    for at in 0..got as usize {
+        let data = events[at].u64;
+        woken |= data == OWN;
+        kicked |= data == KICK;
+        if data != OWN && data != KICK {
+            events[kept] = events[at];
+            kept += 1;
+        }
+    }
+    Ok((kept, woken, kicked))
+}

@@ -1,0 +1,191 @@
+//! A socket of the program's that is on weever: what it has received, and what it is ready for.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::failure::{Answer, fail};
+use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, c_int};
+use weever_app_sockets::{RxBuf, StreamBuf, TcpListener, TcpStream, UdpSocket};
+
+pub(crate) const IN: u32 = EPOLLIN as u32 | libc::EPOLLRDNORM as u32;
+pub(crate) const OUT: u32 = EPOLLOUT as u32 | libc::EPOLLWRNORM as u32;
+pub(crate) const ERR: u32 = EPOLLERR as u32;
+pub(crate) const HUP: u32 = EPOLLHUP as u32;
+pub(crate) const RDHUP: u32 = EPOLLRDHUP as u32;
+
+/// Datagrams that wait in one socket at the most; later ones are lost, as in the kernel's full buffer.
+pub(crate) const MOST_DATAGRAMS: usize = 1024;
+
+/// A UDP socket.
+#[derive(Default)]
+pub(crate) struct Udp {
+    /// Opened on this process' queue.
+    pub(crate) socket: Option<UdpSocket>,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) received: VecDeque<RxBuf<'static>>,
+    /// A datagram found no room; the socket is not writable until the next look.
+    pub(crate) blocked: bool,
+}
+
+/// A TCP listener.
+#[derive(Default)]
+pub(crate) struct Listening {
+    /// Opened on this process' queue.
+    pub(crate) listener: Option<TcpListener>,
+    pub(crate) backlog: u32,
+    /// Connections that were not accepted yet, by their places.
+    pub(crate) pending: VecDeque<u32>,
+    /// This process accepts or waits for connections; one that only keeps the descriptor does not.
+    pub(crate) used: bool,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Connecting,
+    Connected,
+    /// Failed, or over in both directions.
+    Over,
+}
+
+/// A TCP connection.
+pub(crate) struct Stream {
+    /// On this process' queue; nothing in a process that has inherited it.
+    pub(crate) stream: Option<TcpStream>,
+    pub(crate) phase: Phase,
+    pub(crate) remote: SocketAddr,
+    pub(crate) received: VecDeque<StreamBuf<'static>>,
+    /// Octets of the first buffer that were read.
+    pub(crate) offset: usize,
+    /// The peer sends no more.
+    pub(crate) finished: bool,
+    /// The program reads no more.
+    pub(crate) deaf: bool,
+    /// The program writes no more.
+    pub(crate) mute: bool,
+    /// A write found no room.
+    pub(crate) blocked: bool,
+}
+
+impl Stream {
+    pub(crate) fn new(stream: TcpStream, phase: Phase, remote: SocketAddr) -> Stream {
+        Stream {
+            stream: Some(stream),
+            phase,
+            remote,
+            received: VecDeque::new(),
+            offset: 0,
+            finished: false,
+            deaf: false,
+            mute: false,
+            blocked: false,
+        }
+    }
+
+    /// Octets that can be read now.
+    pub(crate) fn readable(&self) -> usize {
+        let all: usize = self.received.iter().map(|there| there.octets().len()).sum();
+        all - self.offset
+    }
+}
+
+pub(crate) enum Kind {
+    Udp(Udp),
+    Listening(Listening),
+    Stream(Box<Stream>),
+}
+
+/// What a program has set by options, beyond what the kernel's socket keeps for it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) receive_timeout: Option<Duration>,
+    pub(crate) send_timeout: Option<Duration>,
+    /// `IP_PKTINFO` or `IPV6_RECVPKTINFO`.
+    pub(crate) packet_info: bool,
+    /// `IP_RECVTTL` or `IPV6_RECVHOPLIMIT`.
+    pub(crate) hops: bool,
+    /// `IP_RECVTOS` or `IPV6_RECVTCLASS`.
+    pub(crate) class: bool,
+    /// `SO_TIMESTAMP` or `SO_TIMESTAMPNS`, by its number.
+    pub(crate) timestamp: Option<c_int>,
+    /// `IP_TTL`, `IPV6_UNICAST_HOPS`.
+    pub(crate) send_hops: Option<u8>,
+    /// `IP_TOS`, `IPV6_TCLASS`.
+    pub(crate) send_class: Option<u8>,
+    /// Seconds of `SO_LINGER` with zero: a close is a reset.
+    pub(crate) reset_on_close: bool,
+}
+
+/// A socket of the program's that is on weever.
+pub(crate) struct File {
+    /// Descriptors of this process that lead to it.
+    pub(crate) descriptors: u32,
+    /// `AF_INET` or `AF_INET6`.
+    pub(crate) family: c_int,
+    pub(crate) nonblocking: bool,
+    pub(crate) v6_only: bool,
+    /// The address that it is bound to, with its port.
+    pub(crate) local: SocketAddr,
+    /// The kernel's socket behind the descriptor receives as well.
+    pub(crate) kernel: bool,
+    /// `SO_ERROR`.
+    pub(crate) error: c_int,
+    pub(crate) options: Options,
+    /// The epoll sets that wait for it, each with the descriptor by which they do.
+    pub(crate) watchers: Vec<(u32, c_int)>,
+    pub(crate) kind: Kind,
+}
+
+impl File {
+    /// The events that hold now, as epoll's bits.
+    pub(crate) fn readiness(&self) -> u32 {
+        let error = if self.error != 0 { ERR } else { 0 };
+        error
+            | match &self.kind {
+                Kind::Udp(udp) => {
+                    let readable = !udp.received.is_empty() || self.error != 0;
+                    let writable = !udp.blocked;
+                    bits(readable, IN) | bits(writable, OUT)
+                }
+                Kind::Listening(listening) => bits(!listening.pending.is_empty(), IN),
+                Kind::Stream(stream) => stream.readiness(),
+            }
+    }
+}
+
+impl File {
+    pub(crate) fn is_udp(&self) -> bool {
+        matches!(self.kind, Kind::Udp(_))
+    }
+
+    /// The peer of a connected socket.
+    pub(crate) fn peer(&self) -> Answer<SocketAddr> {
+        match &self.kind {
+            Kind::Udp(Udp { peer: Some(peer), .. }) => Ok(*peer),
+            Kind::Stream(stream) if stream.phase == Phase::Connected => Ok(stream.remote),
+            _ => fail(libc::ENOTCONN),
+        }
+    }
+}
+
+impl Stream {
+    fn readiness(&self) -> u32 {
+        match self.phase {
+            Phase::Connecting => 0,
+            // As Linux: everything is ready, since nothing would block.
+            Phase::Over => IN | OUT | HUP | RDHUP,
+            Phase::Connected => {
+                let ended = self.finished || self.deaf;
+                bits(!self.received.is_empty() || ended, IN)
+                    | bits(ended, RDHUP)
+                    | bits(!self.blocked || self.mute, OUT)
+                    | bits(ended && self.mute, HUP)
+            }
+        }
+    }
+}
+
+fn bits(holds: bool, bits: u32) -> u32 {
+    if holds { bits } else { 0 }
+}

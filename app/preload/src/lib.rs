@@ -1,0 +1,43 @@
+//! `libweever_preload.so`: the socket calls of a program that knows nothing of weever, on a weever stack.
+//!
+//! ```text
+//!  program ── bind, recv, epoll_wait … ──► calls, waits ── not weever's ──► the C library
+//!                                             │ numbers: what a descriptor means
+//!                                             ▼
+//!                          state, behind one lock: files, sets, sleepers
+//!                             │ open, connect: a descriptor becomes weever's
+//!                             │ receive, send, options, wait, epoll: and is used
+//!                             ▼
+//!                          AppQueue, one for each process ══ rings ══► the stack
+//! ```
+//!
+//! Every socket of weever's has a socket of the kernel's behind it, made by the program itself: it is the
+//! descriptor, with its number, its duplicates and its inheritance; it keeps the port and the options; and for an
+//! address of both stacks it receives beside weever's. What is not weever's takes one look into a table and goes
+//! to the next library.
+//!
+//! See `docs/run.md` for what works, and `docs/design/0053-unmodified-programs.md` for why it is so.
+#![allow(unsafe_code, reason = "pointers of C programs, and the C library's own calls")]
+#![cfg(target_os = "linux")]
+
+mod address;
+mod calls;
+mod connect;
+mod control;
+mod epoll;
+mod failure;
+mod file;
+mod log;
+mod numbers;
+mod open;
+mod options;
+mod process;
+mod real;
+mod receive;
+mod send;
+mod sendfile;
+mod set;
+mod slab;
+mod state;
+mod wait;
+mod waits;

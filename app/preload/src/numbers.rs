@@ -1,0 +1,65 @@
+//! The descriptors of the process that mean something here, by number.
+//!
+//! A look is one load, so that calls on files and pipes cost nothing to speak of. Descriptors above the table
+//! are the kernel's.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use libc::c_int;
+
+const MOST: usize = 1 << 16;
+const NOTHING: u32 = 0;
+const INTERNAL: u32 = u32::MAX;
+const SET: u32 = 1 << 31;
+
+static TABLE: [AtomicU32; MOST] = [const { AtomicU32::new(NOTHING) }; MOST];
+
+/// The meaning of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// A socket that is weever's, by its place in the state.
+    File(u32),
+    /// An epoll set with such sockets.
+    Set(u32),
+    /// One that this library needs; the program does not know it.
+    Internal,
+}
+
+/// The meaning of a descriptor; nothing for the kernel's.
+#[inline]
+pub(crate) fn meaning(fd: c_int) -> Option<Meaning> {
+    match TABLE.get(fd as usize)?.load(Ordering::Acquire) {
+        NOTHING => None,
+        INTERNAL => Some(Meaning::Internal),
+        value if value & SET != 0 => Some(Meaning::Set(value & !SET)),
+        value => Some(Meaning::File(value - 1)),
+    }
+}
+
+/// The socket of a descriptor.
+#[inline]
+pub(crate) fn file(fd: c_int) -> Option<u32> {
+    match meaning(fd) {
+        Some(Meaning::File(file)) => Some(file),
+        _ => None,
+    }
+}
+
+/// Gives a descriptor a meaning, or takes it; false when its number is beyond the table.
+pub(crate) fn set(fd: c_int, meaning: Option<Meaning>) -> bool {
+    let Some(place) = TABLE.get(fd as usize) else { return false };
+    let value = match meaning {
+        None => NOTHING,
+        Some(Meaning::Internal) => INTERNAL,
+        Some(Meaning::Set(set)) => SET | set,
+        Some(Meaning::File(file)) => file + 1,
+    };
+    place.store(value, Ordering::Release);
+    true
+}
+
+/// The descriptors from `first` to `last` with a meaning.
+pub(crate) fn used(first: u32, last: u32) -> impl Iterator<Item = c_int> {
+    let last = last.min(MOST as u32 - 1);
+    (first..=last).map(|fd| fd as c_int).filter(|fd| meaning(*fd).is_some())
+}

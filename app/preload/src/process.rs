@@ -1,0 +1,109 @@
+//! Fork, and changes of the user: a process has a queue of its own.
+//!
+//! Rings have one writer, so a child does not touch its parent's queue. It connects to the stack at once, while it
+//! is still the user that its parent was, and opens its queue and the sockets that it has inherited when it first
+//! uses one. A listener that its process has not used is closed on the queue meanwhile: connections go
+//! to those that accept.
+
+use std::cell::UnsafeCell;
+use std::sync::MutexGuard;
+
+use libc::c_int;
+
+use crate::file::{Kind, Phase};
+use crate::numbers;
+use crate::real;
+use crate::state::{Held, State, lock};
+
+/// The lock, while a fork is under way.
+struct Fork(UnsafeCell<Option<MutexGuard<'static, State>>>);
+
+// SAFETY: the C library runs one fork at a time, and its handlers in the forking thread.
+unsafe impl Sync for Fork {}
+
+static FORK: Fork = Fork(UnsafeCell::new(None));
+
+/// Runs before the program's own code.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+extern "C" fn start() {
+    // SAFETY: functions that live as long as the process; without memory for them a fork is not noticed.
+    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+}
+
+extern "C" fn before() {
+    // SAFETY: see `Fork`.
+    unsafe { *FORK.0.get() = Some(lock().into_guard()) };
+}
+
+fn take() -> Option<Held> {
+    // SAFETY: see `Fork`.
+    unsafe { (*FORK.0.get()).take() }.map(Held::from_guard)
+}
+
+extern "C" fn in_parent() {
+    let Some(mut held) = take() else { return };
+    let mut idle = Vec::new();
+    for (place, file) in held.files.iter_mut() {
+        if let Kind::Listening(listening) = &file.kind
+            && !listening.used
+            && listening.pending.is_empty()
+        {
+            idle.push(place);
+        }
+    }
+    idle.into_iter().for_each(|place| held.stop_listening(place));
+}
+
+extern "C" fn in_child() {
+    let Some(mut held) = take() else { return };
+    held.inherit();
+}
+
+impl State {
+    /// The state of a child, made of its parent's.
+    fn inherit(&mut self) {
+        self.sleepers.clear();
+        self.reserved = None;
+        self.drop_queue();
+        let mut kicks = std::mem::take(&mut self.kicks);
+        for (_, set) in self.sets.iter_mut() {
+            kicks.extend(set.kick.take());
+        }
+        kicks.into_iter().for_each(close);
+        let (mut waiting, mut serves) = (Vec::new(), false);
+        for (_, file) in self.files.iter_mut() {
+            match &mut file.kind {
+                Kind::Udp(udp) => (udp.socket, serves) = (None, true),
+                Kind::Listening(listening) => {
+                    (listening.listener, listening.used, serves) = (None, false, true);
+                    waiting.extend(std::mem::take(&mut listening.pending));
+                }
+                // Its octets are on the parent's rings.
+                Kind::Stream(stream) => {
+                    (stream.stream, stream.phase) = (None, Phase::Over);
+                    file.error = libc::ENOTCONN;
+                }
+            }
+        }
+        for place in waiting {
+            self.files.remove(place);
+        }
+        if serves {
+            self.reserve();
+        }
+    }
+}
+
+fn close(fd: c_int) {
+    numbers::set(fd, None);
+    // SAFETY: an eventfd of this library's own.
+    unsafe { real::close(fd) };
+}
+
+/// The program is about to change its user, or its root: it connects to the stack while it can.
+pub(crate) fn before_change() {
+    lock().reserve();
+}

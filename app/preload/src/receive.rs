@@ -1,0 +1,236 @@
+//! Receiving: what has arrived is copied once, from the frame in which the stack has put it.
+
+use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, c_int, iovec, msghdr};
+use weever_app_sockets::{Info, RxBuf};
+
+use crate::address;
+use crate::control;
+use crate::failure::{Answer, Failure, fail};
+use crate::file::{File, Kind, Phase, Stream, Udp};
+use crate::real;
+use crate::state::{Held, State};
+use crate::wait::{Direction, until};
+
+/// Octets that a program has read before the stack is told in the middle of its work.
+const TELL_AFTER: usize = 32 * 1024;
+
+/// Where a program wants octets.
+pub(crate) struct Places<'p>(&'p [iovec]);
+
+impl<'p> Places<'p> {
+    /// # Safety
+    /// Each part is writable memory of its length.
+    pub(crate) unsafe fn new(parts: &'p [iovec]) -> Places<'p> {
+        Places(parts)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(|part| part.iov_len).sum()
+    }
+
+    /// Copies octets behind the first `skip` ones; returns how many there was room for.
+    fn fill(&self, mut skip: usize, mut octets: &[u8]) -> usize {
+        let mut done = 0;
+        for part in self.0 {
+            if skip >= part.iov_len {
+                skip -= part.iov_len;
+                continue;
+            }
+            let count = octets.len().min(part.iov_len - skip);
+            // SAFETY: inside the part, by the minimum; the promise of `new`.
+            unsafe {
+                let to = part.iov_base.cast::<u8>().add(skip);
+                std::ptr::copy_nonoverlapping(octets.as_ptr(), to, count);
+            }
+            (octets, done, skip) = (&octets[count..], done + count, 0);
+            if octets.is_empty() {
+                break;
+            }
+        }
+        done
+    }
+}
+
+/// What was received: octets, and what `recvmsg` tells beside.
+pub(crate) struct Got {
+    pub(crate) octets: usize,
+    /// The sender's address is at the program's place for it, and the flags.
+    pub(crate) flags: c_int,
+}
+
+/// Receives into `places`; the sender and control messages go to `message`, if there is one.
+///
+/// # Safety
+/// The pointers in `message` are as `recvmsg` wants them.
+pub(crate) unsafe fn receive(
+    fd: c_int,
+    places: &Places<'_>,
+    flags: c_int,
+    mut message: Option<&mut msghdr>,
+) -> Answer<Got> {
+    let mut done = 0;
+    let attempt = |state: &mut Held, place: u32| {
+        if state.files.get(place).is_some_and(|file| matches!(file.kind, Kind::Udp(_))) {
+            state.ensure(place)?;
+        }
+        let Some(file) = state.files.get_mut(place) else { return Err(Failure::Kernel) };
+        match &mut file.kind {
+            // SAFETY: the caller's promise.
+            Kind::Udp(_) => unsafe { datagram(state, place, fd, places, flags, &mut message) },
+            Kind::Stream(stream) => {
+                let whole = flags & MSG_WAITALL != 0 && flags & MSG_PEEK == 0;
+                octets(stream, &mut file.error, places, flags, &mut done)?;
+                let ended = stream.finished || stream.deaf || stream.phase == Phase::Over;
+                let full = done == places.len();
+                if !(full || ended || done > 0 && !whole) {
+                    return Ok(None);
+                }
+                if done >= TELL_AFTER || stream.received.is_empty() {
+                    state.commit();
+                }
+                Ok(Some(Got { octets: done, flags: 0 }))
+            }
+            Kind::Listening(_) => fail(libc::ENOTCONN),
+        }
+    };
+    let got = until(fd, flags & MSG_DONTWAIT != 0, Direction::Receive, attempt);
+    match got {
+        // What was read before the wait ended is not lost.
+        Err(Failure::Errno(_)) if done > 0 => Ok(Got { octets: done, flags: 0 }),
+        got => got,
+    }
+}
+
+/// Copies octets of a stream, behind those that are `done`.
+fn octets(
+    stream: &mut Stream,
+    error: &mut c_int,
+    places: &Places<'_>,
+    flags: c_int,
+    done: &mut usize,
+) -> Answer<()> {
+    if stream.phase == Phase::Connecting {
+        return Ok(());
+    }
+    if stream.received.is_empty() && *done == 0 && *error != 0 {
+        return fail(std::mem::take(error));
+    }
+    if flags & MSG_PEEK != 0 {
+        let mut skip = stream.offset;
+        for there in &stream.received {
+            *done += places.fill(*done, &there.octets()[skip..]);
+            skip = 0;
+        }
+        return Ok(());
+    }
+    while *done < places.len()
+        && let Some(first) = stream.received.front()
+    {
+        let rest = &first.octets()[stream.offset..];
+        // MSG_TRUNC on a stream discards (tcp(7)).
+        let most = places.len() - *done;
+        let copied = match flags & MSG_TRUNC != 0 {
+            true => rest.len().min(most),
+            false => places.fill(*done, rest),
+        };
+        *done += copied;
+        if copied == rest.len() {
+            stream.received.pop_front();
+            stream.offset = 0;
+        } else {
+            stream.offset += copied;
+        }
+    }
+    Ok(())
+}
+
+/// Takes a datagram, of weever's or of the kernel's socket beside it.
+///
+/// # Safety
+/// As [`receive`].
+unsafe fn datagram(
+    state: &mut State,
+    place: u32,
+    fd: c_int,
+    places: &Places<'_>,
+    flags: c_int,
+    message: &mut Option<&mut msghdr>,
+) -> Answer<Option<Got>> {
+    let Some(file) = state.files.get_mut(place) else { return Err(Failure::Kernel) };
+    if file.error != 0 {
+        return fail(std::mem::take(&mut file.error));
+    }
+    let Kind::Udp(Udp { received, .. }) = &mut file.kind else { return Err(Failure::Kernel) };
+    let Some(first) = received.front() else {
+        let also = file.kernel;
+        // SAFETY: the caller's promise.
+        return if also { unsafe { kernels(fd, places, flags, message) } } else { Ok(None) };
+    };
+    let (whole, mut got) = (first.len(), 0);
+    for piece in first.pieces() {
+        got += places.fill(got, piece);
+    }
+    let info = first.info();
+    let cut = if got < whole { MSG_TRUNC } else { 0 };
+    let mut told = cut;
+    if let Some(message) = message {
+        // SAFETY: the caller's promise.
+        told |= unsafe { describe(state, place, &info, message) };
+    }
+    if flags & MSG_PEEK == 0 {
+        let taken: Option<RxBuf<'static>> = state.files.get_mut(place).and_then(|file| {
+            let Kind::Udp(udp) = &mut file.kind else { return None };
+            udp.received.pop_front()
+        });
+        drop(taken);
+    }
+    let octets = if flags & MSG_TRUNC != 0 { whole } else { got };
+    Ok(Some(Got { octets, flags: told }))
+}
+
+/// Writes a datagram's sender and control messages; returns flags.
+///
+/// # Safety
+/// As [`receive`].
+unsafe fn describe(state: &mut State, place: u32, info: &Info, message: &mut msghdr) -> c_int {
+    let wants_index = state.files.get(place).is_some_and(|file| file.options.packet_info);
+    let index = match wants_index {
+        true => state.way(info.remote().ip()).ok().and_then(|way| way.interface).unwrap_or(0),
+        false => 0,
+    };
+    let Some(file) = state.files.get(place) else { return 0 };
+    let File { family, options, .. } = file;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let name = message.msg_name.cast();
+        address::write(info.remote(), *family, name, &raw mut message.msg_namelen);
+        control::write(message, *family, options, info, index)
+    }
+}
+
+/// Receives from the kernel's socket, without waiting.
+///
+/// # Safety
+/// As [`receive`].
+unsafe fn kernels(
+    fd: c_int,
+    places: &Places<'_>,
+    flags: c_int,
+    message: &mut Option<&mut msghdr>,
+) -> Answer<Option<Got>> {
+    // SAFETY: all zero is a valid message header.
+    let mut plain: msghdr = unsafe { std::mem::zeroed() };
+    let has_message = message.is_some();
+    let header = message.as_deref_mut().unwrap_or(&mut plain);
+    if !has_message {
+        header.msg_iov = places.0.as_ptr().cast_mut();
+        header.msg_iovlen = places.0.len() as _;
+    }
+    // SAFETY: the caller's promise; the kernel does not write to the parts' list.
+    let got = unsafe { real::recvmsg(fd, header, flags | MSG_DONTWAIT) };
+    match got {
+        got if got >= 0 => Ok(Some(Got { octets: got as usize, flags: header.msg_flags })),
+        _ if real::errno() == libc::EAGAIN => Ok(None),
+        _ => fail(real::errno()),
+    }
+}

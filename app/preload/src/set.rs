@@ -1,0 +1,100 @@
+//! An epoll set of the program's: which of weever's sockets are in it, and which may be ready.
+//!
+//! The kernel's set behind the descriptor holds everything else, and the queue's descriptor beside it, so that
+//! one call waits for both. Sockets that the kernel serves as well (a listener of any address) are in both.
+
+use std::collections::{HashMap, VecDeque};
+
+use libc::{EPOLLET, EPOLLONESHOT, c_int};
+
+/// The `data` of descriptors that this library adds to the kernel's set.
+pub(crate) const OWN: u64 = 0x7765_6576_6572_7130;
+
+/// One descriptor in a set, as the program has registered it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interest {
+    pub(crate) events: u32,
+    pub(crate) data: u64,
+    /// The place of weever's socket; without, it is the kernel's alone.
+    pub(crate) file: Option<u32>,
+    /// In the list of those that may be ready.
+    queued: bool,
+    /// One event was reported, and it is to be the only one.
+    spent: bool,
+}
+
+impl Interest {
+    pub(crate) fn new(events: u32, data: u64, file: Option<u32>) -> Interest {
+        Interest { events, data, file, queued: false, spent: false }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Set {
+    pub(crate) interest: HashMap<c_int, Interest>,
+    ready: VecDeque<c_int>,
+    /// How many of weever's sockets are in it.
+    pub(crate) files: usize,
+    /// The queue's descriptor is in the kernel's set.
+    pub(crate) wake: bool,
+    /// An eventfd in the kernel's set, by which another thread wakes those that wait here.
+    pub(crate) kick: Option<c_int>,
+}
+
+impl Set {
+    /// A socket may have become ready.
+    pub(crate) fn look_at(&mut self, fd: c_int) {
+        if let Some(interest) = self.interest.get_mut(&fd)
+            && !interest.queued
+            && !interest.spent
+        {
+            interest.queued = true;
+            self.ready.push_back(fd);
+        }
+    }
+
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// How many may be ready.
+    pub(crate) fn candidates(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// The next candidate that is ready, by `readiness` of its place, and what the program is told. A socket of
+    /// level-triggered interest stays a candidate for as long as it is ready.
+    pub(crate) fn next(&mut self, readiness: impl Fn(u32) -> u32) -> Option<(u32, u64)> {
+        let fd = self.ready.pop_front()?;
+        let interest = self.interest.get_mut(&fd)?;
+        interest.queued = false;
+        let place = interest.file.filter(|_| !interest.spent)?;
+        let wanted = interest.events | libc::EPOLLERR as u32 | libc::EPOLLHUP as u32;
+        let events = readiness(place) & wanted;
+        if events == 0 {
+            return None;
+        }
+        interest.spent = interest.events & EPOLLONESHOT as u32 != 0;
+        if interest.events & (EPOLLONESHOT | EPOLLET) as u32 == 0 {
+            interest.queued = true;
+            self.ready.push_back(fd);
+        }
+        Some((events, interest.data))
+    }
+
+    /// Notes a descriptor, new or changed.
+    pub(crate) fn put(&mut self, fd: c_int, interest: Interest) {
+        let was = self.interest.insert(fd, interest).and_then(|was| was.file);
+        self.files += usize::from(interest.file.is_some());
+        self.files -= usize::from(was.is_some());
+        if interest.file.is_some() {
+            self.look_at(fd);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, fd: c_int) -> Option<Interest> {
+        let was = self.interest.remove(&fd)?;
+        self.files -= usize::from(was.file.is_some());
+        Some(was)
+    }
+}

@@ -1,0 +1,395 @@
+//! Everything that this library knows, behind one lock: the process' queue, its sockets, its epoll sets, and
+//! the threads that sleep.
+//!
+//! ```text
+//!  queue ── pump ──► File: what was received ──► the sets and the sleeping threads that wait for it
+//!    ▲                                                        │ an eventfd each
+//!    └── arm, before the lock is given back while threads sleep┘
+//! ```
+//!
+//! Whichever thread holds the lock takes what has arrived, for all of them; so the one that leaves sees to it
+//! that the stack wakes somebody for what comes next.
+
+use std::collections::HashMap;
+use std::mem::ManuallyDrop;
+use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use libc::c_int;
+use weever_app_sockets::{AppQueue, Event, Handle, Process};
+
+use crate::failure::{Answer, Failure, fail};
+use crate::file::{File, Kind, Listening, MOST_DATAGRAMS, Phase, Stream};
+use crate::numbers::{self, Meaning};
+use crate::set::Set;
+use crate::slab::Slab;
+use crate::{log, open};
+
+/// What a sleeping thread waits for.
+pub(crate) enum Watch {
+    /// An epoll set.
+    Set(u32),
+    /// Sockets, each with the events of interest.
+    Files(Vec<(u32, u32)>),
+}
+
+pub(crate) struct Sleeper {
+    /// An eventfd that wakes it.
+    pub(crate) kick: c_int,
+    pub(crate) watch: Watch,
+}
+
+/// The way to an address: whether it is the stack's own, and the interface by which packets go there.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    pub(crate) own: bool,
+    pub(crate) interface: Option<u32>,
+    /// The kernel has it as one of its own addresses.
+    pub(crate) kernels: bool,
+}
+
+pub(crate) struct State {
+    pub(crate) queue: Option<&'static AppQueue>,
+    /// A connection to the stack that was made before the program changed its user.
+    pub(crate) reserved: Option<Process>,
+    /// The stack could not be reached: the program stays on the kernel.
+    pub(crate) refused: bool,
+    pub(crate) files: Slab<File>,
+    pub(crate) sets: Slab<Set>,
+    places: Option<HashMap<Handle, u32>>,
+    pub(crate) ways: Option<HashMap<IpAddr, Way>>,
+    pub(crate) sleepers: Vec<Sleeper>,
+    /// Eventfds of threads that slept.
+    pub(crate) kicks: Vec<c_int>,
+    /// The stack will write to the queue's descriptor when something comes.
+    armed: bool,
+    /// Something has happened that a sleeping thread may wait for.
+    changed: bool,
+}
+
+// SAFETY: buffers and the queue that they belong to are in the state together, which one thread at a time
+// has, the holder of the lock.
+unsafe impl Send for State {}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    queue: None,
+    reserved: None,
+    refused: false,
+    files: Slab::new(),
+    sets: Slab::new(),
+    places: None,
+    ways: None,
+    sleepers: Vec::new(),
+    kicks: Vec::new(),
+    armed: false,
+    changed: false,
+});
+
+/// The state, for as long as this value lives.
+pub(crate) struct Held(ManuallyDrop<MutexGuard<'static, State>>);
+
+/// Waits for the lock, which nobody keeps while it sleeps.
+pub(crate) fn lock() -> Held {
+    Held(ManuallyDrop::new(STATE.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
+impl Held {
+    /// The lock without the care for sleeping threads, for a process that is about to fork.
+    pub(crate) fn into_guard(self) -> MutexGuard<'static, State> {
+        let mut held = ManuallyDrop::new(self);
+        // SAFETY: taken once; `self` is not dropped.
+        unsafe { ManuallyDrop::take(&mut held.0) }
+    }
+
+    /// The reverse.
+    pub(crate) fn from_guard(guard: MutexGuard<'static, State>) -> Held {
+        Held(ManuallyDrop::new(guard))
+    }
+}
+
+impl Deref for Held {
+    type Target = State;
+    fn deref(&self) -> &State {
+        &self.0
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.settle();
+        // SAFETY: taken once, here.
+        drop(unsafe { ManuallyDrop::take(&mut self.0) });
+    }
+}
+
+impl State {
+    /// Takes all that has arrived; true if it was anything.
+    pub(crate) fn pump(&mut self) -> bool {
+        let Some(queue) = self.queue else { return false };
+        let mut any = false;
+        loop {
+            match queue.next() {
+                Ok(Some(event)) => {
+                    any = true;
+                    self.take(queue, event);
+                }
+                Ok(None) => return any,
+                Err(error) => {
+                    self.lose(&error.to_string());
+                    return any;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, queue: &'static AppQueue, event: Event<'static>) {
+        let handle = event.socket();
+        let Some(place) = self.places.get_or_insert_default().get(&handle).copied() else {
+            // Of a socket that the program has closed.
+            if let Event::Accepted(_, stream) = event {
+                let _ = queue.abort(stream);
+            }
+            return;
+        };
+        if let Event::Accepted(_, stream) = event {
+            self.accepted(queue, place, stream);
+        } else if let Some(file) = self.files.get_mut(place) {
+            let over = matches!(event, Event::StreamClosed(_));
+            note(queue, file, event);
+            if over {
+                self.forget(handle);
+            }
+        }
+        self.touch(place);
+    }
+
+    fn accepted(
+        &mut self,
+        queue: &'static AppQueue,
+        place: u32,
+        stream: weever_app_sockets::TcpStream,
+    ) {
+        let ends = queue.stream_ends(stream);
+        let (Some(file), Ok((local, remote))) = (self.files.get_mut(place), ends) else { return };
+        let family = file.family;
+        let Kind::Listening(listening) = &mut file.kind else { return };
+        if listening.pending.len() > listening.backlog as usize {
+            let _ = queue.abort(stream);
+            return;
+        }
+        let kind = Kind::Stream(Box::new(Stream::new(stream, Phase::Connected, remote)));
+        let new = self.add(File { local, ..open::file(family, kind) });
+        self.name(Handle::Stream(stream), new);
+        if let Some(Kind::Listening(Listening { pending, .. })) =
+            self.files.get_mut(place).map(|file| &mut file.kind)
+        {
+            pending.push_back(new);
+        }
+    }
+
+    /// A socket's events have changed: those that wait for it look again.
+    pub(crate) fn touch(&mut self, place: u32) {
+        self.changed = true;
+        let Some(file) = self.files.get(place) else { return };
+        for (set, fd) in &file.watchers {
+            if let Some(set) = self.sets.get_mut(*set) {
+                set.look_at(*fd);
+            }
+        }
+    }
+
+    pub(crate) fn add(&mut self, file: File) -> u32 {
+        self.files.insert(file)
+    }
+
+    /// The socket of a handle is at this place from now on.
+    pub(crate) fn name(&mut self, handle: Handle, place: u32) {
+        self.places.get_or_insert_default().insert(handle, place);
+    }
+
+    pub(crate) fn forget(&mut self, handle: Handle) {
+        self.places.get_or_insert_default().remove(&handle);
+    }
+
+    /// The socket of a descriptor.
+    pub(crate) fn of(&mut self, fd: c_int) -> Answer<(u32, &mut File)> {
+        let place = numbers::file(fd).ok_or(Failure::Kernel)?;
+        let file = self.files.get_mut(place).ok_or(Failure::Kernel)?;
+        Ok((place, file))
+    }
+
+    /// Hands what was written to the stack.
+    pub(crate) fn commit(&mut self) {
+        if let Some(queue) = self.queue
+            && let Err(error) = queue.commit()
+        {
+            self.lose(&error.to_string());
+        }
+    }
+
+    /// The queue, if there is one.
+    pub(crate) fn opened(&self) -> Answer<&'static AppQueue> {
+        match self.queue {
+            Some(queue) => Ok(queue),
+            None => fail(libc::ENETDOWN),
+        }
+    }
+
+    /// The stack has ended: connections are reset, everything else waits until it is there again.
+    pub(crate) fn lose(&mut self, why: &str) {
+        log::note(format_args!("the stack is gone: {why}"));
+        self.drop_queue();
+        let mut touched = Vec::new();
+        for (place, file) in self.files.iter_mut() {
+            touched.push(place);
+            match &mut file.kind {
+                Kind::Udp(udp) => udp.socket = None,
+                Kind::Listening(listening) => listening.listener = None,
+                Kind::Stream(stream) => {
+                    stream.stream = None;
+                    if stream.phase != Phase::Over {
+                        (stream.phase, file.error) = (Phase::Over, libc::ECONNRESET);
+                    }
+                }
+            }
+        }
+        touched.into_iter().for_each(|place| self.touch(place));
+    }
+
+    /// Gives the queue up, with all buffers; handles name nothing any more.
+    pub(crate) fn drop_queue(&mut self) {
+        for (_, file) in self.files.iter_mut() {
+            match &mut file.kind {
+                Kind::Udp(udp) => udp.received.clear(),
+                Kind::Stream(stream) => {
+                    (stream.offset, _) = (0, stream.received.clear());
+                }
+                Kind::Listening(_) => {}
+            }
+        }
+        self.places = None;
+        self.ways = None;
+        self.armed = false;
+        for (_, set) in self.sets.iter_mut() {
+            set.wake = false;
+        }
+        let Some(queue) = self.queue.take() else { return };
+        queue.descriptors().into_iter().for_each(|fd| _ = numbers::set(fd, None));
+        // SAFETY: it was made by `Box::leak`, and no buffer of it is left: they were all in `files`.
+        drop(unsafe { Box::from_raw(std::ptr::from_ref(queue).cast_mut()) });
+    }
+
+    /// Arms the queue; false when there is something already.
+    pub(crate) fn arm(&mut self) -> bool {
+        let Some(queue) = self.queue else { return true };
+        match queue.arm() {
+            Ok(nothing) => {
+                self.armed = nothing;
+                nothing
+            }
+            Err(error) => {
+                self.lose(&error.to_string());
+                false
+            }
+        }
+    }
+
+    /// The queue's descriptor was readable, or nobody sleeps any more.
+    pub(crate) fn acknowledge(&mut self) {
+        if let Some(queue) = self.queue {
+            queue.acknowledge();
+        }
+        self.armed = false;
+    }
+
+    /// The descriptor by which the stack wakes this process.
+    pub(crate) fn wake(&self) -> Option<c_int> {
+        self.queue.map(|queue| queue.as_fd().as_raw_fd())
+    }
+
+    /// Before the lock is given back: threads that sleep are woken for what has come, and will be for what
+    /// comes.
+    fn settle(&mut self) {
+        if self.sleepers.is_empty() {
+            self.changed = false;
+            return;
+        }
+        while !self.armed && self.queue.is_some() {
+            self.pump();
+            if self.arm() {
+                break;
+            }
+        }
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        for sleeper in &self.sleepers {
+            if self.is_ready(&sleeper.watch) {
+                ring(sleeper.kick);
+            }
+        }
+    }
+
+    fn is_ready(&self, watch: &Watch) -> bool {
+        match watch {
+            Watch::Set(set) => self.sets.get(*set).is_some_and(Set::has_ready),
+            Watch::Files(files) => files.iter().any(|(place, events)| {
+                self.files.get(*place).is_some_and(|file| file.readiness() & events != 0)
+            }),
+        }
+    }
+}
+
+/// What an event means for its socket.
+fn note(queue: &'static AppQueue, file: &mut File, event: Event<'static>) {
+    match (&mut file.kind, event) {
+        (Kind::Udp(udp), Event::Datagram(datagram)) if udp.received.len() < MOST_DATAGRAMS => {
+            udp.received.push_back(datagram);
+        }
+        (Kind::Udp(_), Event::Error(_, errno)) => file.error = errno.into(),
+        (Kind::Stream(stream), Event::Connected(handle)) => {
+            stream.phase = Phase::Connected;
+            if let Ok((local, _)) = queue.stream_ends(handle) {
+                file.local = local;
+            }
+        }
+        (Kind::Stream(stream), Event::Octets(octets)) if !stream.deaf => {
+            stream.received.push_back(octets);
+        }
+        (Kind::Stream(stream), Event::Writable(_)) => stream.blocked = false,
+        (Kind::Stream(stream), Event::Finished(_)) => stream.finished = true,
+        (Kind::Stream(stream), Event::StreamFailed(_, errno)) => {
+            (stream.phase, file.error) = (Phase::Over, errno.into());
+        }
+        (Kind::Stream(stream), Event::StreamClosed(_)) => {
+            (stream.phase, stream.stream) = (Phase::Over, None);
+        }
+        _ => {}
+    }
+}
+
+/// Wakes a thread by its eventfd.
+pub(crate) fn ring(kick: c_int) {
+    let one = 1u64;
+    // SAFETY: eight readable bytes. It fails only when the counter is full, and then it is readable.
+    unsafe { libc::syscall(libc::SYS_write, kick, &raw const one, 8) };
+}
+
+/// An eventfd of this library's own, or the error number.
+pub(crate) fn eventfd() -> Answer<c_int> {
+    // SAFETY: it has no pointers.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd < 0 {
+        return fail(crate::real::errno());
+    }
+    numbers::set(fd, Some(Meaning::Internal));
+    Ok(fd)
+}

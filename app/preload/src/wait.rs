@@ -1,0 +1,225 @@
+//! Waiting: for one socket in a blocking call, and for any of a list in `poll` and `select`.
+
+use std::time::{Duration, Instant};
+
+use libc::{POLLIN, c_int, nfds_t, pollfd, sigset_t, timespec};
+
+use crate::failure::{Answer, fail};
+use crate::file::File;
+use crate::numbers::{self, Meaning};
+use crate::state::{Held, Sleeper, Watch, eventfd, lock};
+use crate::{log, real};
+
+/// Whether a blocking call waits to receive or to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Receive,
+    Send,
+}
+
+impl Direction {
+    fn events(self) -> u32 {
+        match self {
+            Direction::Receive => crate::file::IN | crate::file::RDHUP,
+            Direction::Send => crate::file::OUT,
+        }
+    }
+
+    fn timeout(self, file: &File) -> Option<Duration> {
+        match self {
+            Direction::Receive => file.options.receive_timeout,
+            Direction::Send => file.options.send_timeout,
+        }
+    }
+}
+
+/// Tries until there is a result; without blocking, `EAGAIN` says that there is none yet.
+pub(crate) fn until<T>(
+    fd: c_int,
+    dont_wait: bool,
+    direction: Direction,
+    mut attempt: impl FnMut(&mut Held, u32) -> Answer<Option<T>>,
+) -> Answer<T> {
+    let mut held = lock();
+    let start = Instant::now();
+    loop {
+        let (place, _) = held.of(fd)?;
+        if let Some(done) = attempt(&mut held, place)? {
+            return Ok(done);
+        }
+        if held.pump() {
+            continue;
+        }
+        let (_, file) = held.of(fd)?;
+        if dont_wait || file.nonblocking {
+            held.commit();
+            return fail(libc::EAGAIN);
+        }
+        let limit = direction.timeout(file);
+        let left = limit.map(|limit| limit.saturating_sub(start.elapsed()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return fail(libc::EAGAIN);
+        }
+        // The kernel's socket behind it may become ready, too.
+        let mut kernel = [pollfd { fd, events: POLLIN, revents: 0 }];
+        let also = usize::from(file.kernel && direction == Direction::Receive);
+        let watch = Watch::Files(vec![(place, direction.events() | crate::file::ERR)]);
+        held = sleep(held, watch, &mut kernel[..also], left, std::ptr::null())?;
+    }
+}
+
+/// Sleeps until something that is watched is ready, one of the kernel's descriptors is, or the time has passed.
+pub(crate) fn sleep(
+    mut held: Held,
+    watch: Watch,
+    kernel: &mut [pollfd],
+    timeout: Option<Duration>,
+    mask: *const sigset_t,
+) -> Answer<Held> {
+    held.commit();
+    if !held.arm() {
+        held.pump();
+        return Ok(held);
+    }
+    let kick = match held.kicks.pop() {
+        Some(kick) => kick,
+        None => eventfd()?,
+    };
+    let wake = held.wake().unwrap_or(-1);
+    held.sleepers.push(Sleeper { kick, watch });
+    drop(held);
+    let own = |fd| pollfd { fd, events: POLLIN, revents: 0 };
+    let mut all = vec![own(wake), own(kick)];
+    all.extend_from_slice(kernel);
+    let limit = timeout.map(timespec_of);
+    let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: entries that are borrowed, and pointers that are null or valid.
+    let done = unsafe { real::ppoll(all.as_mut_ptr(), all.len() as nfds_t, limit, mask) };
+    let errno = real::errno();
+    let mut held = lock();
+    wake_up(&mut held, kick, all[0].revents != 0, all[1].revents != 0);
+    if done < 0 {
+        return fail(errno);
+    }
+    for (to, from) in kernel.iter_mut().zip(&all[2..]) {
+        to.revents = from.revents;
+    }
+    held.pump();
+    Ok(held)
+}
+
+/// A thread sleeps no more.
+pub(crate) fn wake_up(held: &mut Held, kick: c_int, woken: bool, kicked: bool) {
+    held.sleepers.retain(|sleeper| sleeper.kick != kick);
+    if kicked {
+        drain(kick);
+    }
+    if woken || held.sleepers.is_empty() {
+        held.acknowledge();
+    }
+    held.kicks.push(kick);
+}
+
+/// Makes an eventfd unreadable.
+pub(crate) fn drain(fd: c_int) {
+    let mut count = 0u64;
+    // SAFETY: eight writable bytes. There may be nothing to read.
+    unsafe { libc::syscall(libc::SYS_read, fd, &raw mut count, 8) };
+}
+
+pub(crate) fn timespec_of(duration: Duration) -> timespec {
+    timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
+
+/// `poll`, where at least one entry is weever's.
+pub(crate) fn poll(
+    entries: &mut [pollfd],
+    timeout: Option<Duration>,
+    mask: *const sigset_t,
+) -> Answer<c_int> {
+    let start = Instant::now();
+    let mut held = lock();
+    let mut kernel = kernels(&mut held, entries);
+    loop {
+        held.pump();
+        let found = look(&held, entries);
+        if found > 0 {
+            held.commit();
+            drop(held);
+            // What the kernel has ready belongs into the same answer.
+            let none = timespec_of(Duration::ZERO);
+            // SAFETY: entries that are borrowed.
+            let more = unsafe {
+                real::ppoll(kernel.as_mut_ptr(), kernel.len() as nfds_t, &none, std::ptr::null())
+            };
+            return Ok(if more > 0 { merge(entries, &kernel) } else { found });
+        }
+        let left = timeout.map(|limit| limit.saturating_sub(start.elapsed()));
+        let ended = left.is_some_and(|left| left.is_zero());
+        let watch = Watch::Files(watched(entries));
+        held = sleep(held, watch, &mut kernel, left, mask)?;
+        if kernel.iter().any(|entry| entry.revents != 0) {
+            look(&held, entries);
+            return Ok(merge(entries, &kernel));
+        }
+        if ended {
+            return Ok(look(&held, entries));
+        }
+    }
+}
+
+/// The entries for the kernel: its own as they are, those of sockets that are weever's alone without a number.
+fn kernels(held: &mut Held, entries: &[pollfd]) -> Vec<pollfd> {
+    let mut kernel = entries.to_vec();
+    for entry in &mut kernel {
+        entry.revents = 0;
+        let Some(place) = numbers::file(entry.fd) else { continue };
+        if let Err(why) = held.use_it(place) {
+            log::note(format_args!("descriptor {} waits in vain: {why:?}", entry.fd));
+        }
+        let also = held.files.get(place).is_some_and(|file| file.kernel);
+        entry.events &= POLLIN;
+        if !also || entry.events == 0 {
+            entry.fd = -1;
+        }
+    }
+    kernel
+}
+
+fn watched(entries: &[pollfd]) -> Vec<(u32, u32)> {
+    let wanted = |entry: &pollfd| {
+        let events = u32::from(entry.events as u16) | crate::file::ERR | crate::file::HUP;
+        Some((numbers::file(entry.fd)?, events))
+    };
+    entries.iter().filter_map(wanted).collect()
+}
+
+/// Writes what holds for weever's sockets; returns how many have something.
+fn look(held: &Held, entries: &mut [pollfd]) -> c_int {
+    let mut found = 0;
+    for entry in entries {
+        entry.revents = 0;
+        let Some(place) = numbers::file(entry.fd) else { continue };
+        let Some(file) = held.files.get(place) else { continue };
+        let wanted = u32::from(entry.events as u16) | crate::file::ERR | crate::file::HUP;
+        entry.revents = (file.readiness() & wanted) as i16;
+        found += c_int::from(entry.revents != 0);
+    }
+    found
+}
+
+/// Adds what the kernel has found.
+fn merge(entries: &mut [pollfd], kernel: &[pollfd]) -> c_int {
+    for (entry, kernel) in entries.iter_mut().zip(kernel) {
+        entry.revents |= kernel.revents;
+    }
+    entries.iter().filter(|entry| entry.revents != 0).count() as c_int
+}
+
+/// Whether a descriptor needs this library's care in a list to wait for.
+pub(crate) fn is_watched(fd: c_int) -> bool {
+    matches!(numbers::meaning(fd), Some(Meaning::File(_)))
+}

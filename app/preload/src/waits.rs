@@ -1,0 +1,306 @@
+//! The calls that wait, and those that duplicate and close descriptors, as the program finds them.
+
+use std::ffi::{c_int, c_uint};
+use std::time::Duration;
+
+use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
+
+use crate::calls::{answer, calls, fits, is_internal, milliseconds};
+use crate::failure::{Answer, fail};
+use crate::numbers::{self, Meaning};
+use crate::state::lock;
+use crate::wait::{is_watched, poll as poll_ours};
+use crate::{epoll, real};
+
+calls! {
+    /// Waits for descriptors.
+    fn poll(entries: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+        match list(entries, count) {
+            None => real::poll(entries, count, timeout),
+            Some(all) => answer(poll_ours(all, milliseconds(timeout), std::ptr::null()), -1, || -1),
+        }
+    }
+
+    /// Waits for descriptors, with signals.
+    fn ppoll(entries: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+        match list(entries, count) {
+            None => real::ppoll(entries, count, timeout, mask),
+            Some(all) => answer(poll_ours(all, duration(timeout), mask), -1, || -1),
+        }
+    }
+
+    /// `poll` of a program built with `_FORTIFY_SOURCE`.
+    fn __poll_chk(entries: *mut pollfd, count: nfds_t, timeout: c_int, room: usize) -> c_int {
+        fits(count as usize * size_of::<pollfd>(), room);
+        poll(entries, count, timeout)
+    }
+
+    /// `ppoll` of such a program.
+    fn __ppoll_chk(entries: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, room: usize) -> c_int {
+        fits(count as usize * size_of::<pollfd>(), room);
+        ppoll(entries, count, timeout, mask)
+    }
+
+    /// Waits for descriptors of sets.
+    fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int {
+        let sets = Sets { read, write, except };
+        if !sets.is_watched(count) {
+            return real::select(count, read, write, except, timeout);
+        }
+        let limit = (!timeout.is_null()).then(|| {
+            let seconds = Duration::from_secs((*timeout).tv_sec.max(0) as u64);
+            seconds + Duration::from_micros((*timeout).tv_usec.max(0) as u64)
+        });
+        let start = std::time::Instant::now();
+        let found = answer(sets.wait(count, limit, std::ptr::null()), -1, || -1);
+        if let Some(limit) = limit {
+            // Linux leaves what is left of the time.
+            let left = limit.saturating_sub(start.elapsed());
+            (*timeout).tv_sec = left.as_secs() as _;
+            (*timeout).tv_usec = left.subsec_micros() as _;
+        }
+        found
+    }
+
+    /// Waits for descriptors of sets, with signals.
+    fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+        let sets = Sets { read, write, except };
+        if !sets.is_watched(count) {
+            return real::pselect(count, read, write, except, timeout, mask);
+        }
+        answer(sets.wait(count, duration(timeout), mask), -1, || -1)
+    }
+
+    /// Changes an epoll set.
+    fn epoll_ctl(set: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+        let done = epoll::change(set, operation, fd, event);
+        answer(done, -1, || real::epoll_ctl(set, operation, fd, event))
+    }
+
+    /// Waits for an epoll set.
+    fn epoll_wait(set: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int {
+        epoll_pwait(set, events, most, timeout, std::ptr::null())
+    }
+
+    /// Waits for an epoll set, with signals.
+    fn epoll_pwait(set: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t) -> c_int {
+        let done = epoll::wait(set, events, most, milliseconds(timeout), mask);
+        answer(done, -1, || real::epoll_pwait(set, events, most, timeout, mask))
+    }
+
+    /// Waits for an epoll set, with signals, by nanoseconds.
+    fn epoll_pwait2(set: c_int, events: *mut epoll_event, most: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+        let done = epoll::wait(set, events, most, duration(timeout), mask);
+        answer(done, -1, || real::epoll_pwait2(set, events, most, timeout, mask))
+    }
+
+    /// Closes a descriptor.
+    fn close(fd: c_int) -> c_int {
+        match numbers::meaning(fd) {
+            None => {}
+            Some(Meaning::Internal) => {
+                real::set_errno(libc::EBADF);
+                return -1;
+            }
+            Some(Meaning::File(_)) => lock().detach(fd),
+            Some(Meaning::Set(set)) => lock().close_set(fd, set),
+        }
+        real::close(fd)
+    }
+
+    /// Closes a range of descriptors, but for those of this library.
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        let mut from = first;
+        let used: Vec<c_int> = numbers::used(first, last).collect();
+        for fd in used {
+            if flags & CLOEXEC == 0 && !is_internal(fd) {
+                close(fd);
+            }
+            if is_internal(fd) {
+                let number = fd as c_uint;
+                if number > from && real::close_range(from, number - 1, flags) != 0 {
+                    return -1;
+                }
+                from = number + 1;
+            }
+        }
+        if from > last { 0 } else { real::close_range(from, last, flags) }
+    }
+
+    /// Closes all descriptors from one on, but for those of this library.
+    fn closefrom(first: c_int) -> () {
+        close_range(first.max(0) as c_uint, c_uint::MAX, 0);
+    }
+
+    /// Duplicates a descriptor.
+    fn dup(fd: c_int) -> c_int {
+        same(fd, real::dup(fd))
+    }
+
+    /// Duplicates a descriptor to a number.
+    fn dup2(fd: c_int, to: c_int) -> c_int {
+        if fd == to {
+            return real::dup2(fd, to);
+        }
+        make_room(to);
+        same(fd, real::dup2(fd, to))
+    }
+
+    /// Duplicates a descriptor to a number, with flags.
+    fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+        if fd != to {
+            make_room(to);
+        }
+        same(fd, real::dup3(fd, to, flags))
+    }
+
+    /// Controls a descriptor.
+    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+        let done = real::fcntl(fd, command, argument);
+        if done < 0 || numbers::file(fd).is_none() {
+            return done;
+        }
+        match command {
+            libc::F_SETFL => {
+                if let Ok((_, file)) = lock().of(fd) {
+                    file.nonblocking = argument as c_int & libc::O_NONBLOCK != 0;
+                }
+                done
+            }
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => same(fd, done),
+            _ => done,
+        }
+    }
+
+    /// The same, as programs of today name it.
+    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+        fcntl(fd, command, argument)
+    }
+}
+
+/// `CLOSE_RANGE_CLOEXEC`.
+const CLOEXEC: c_int = 4;
+
+/// A new descriptor leads where another does.
+fn same(fd: c_int, new: c_int) -> c_int {
+    if new >= 0
+        && let Some(Meaning::File(place)) = numbers::meaning(fd)
+    {
+        let mut held = lock();
+        if let Some(file) = held.files.get_mut(place)
+            && numbers::set(new, Some(Meaning::File(place)))
+        {
+            file.descriptors += 1;
+        }
+    }
+    new
+}
+
+/// The descriptor that has a number now is closed by what follows.
+fn make_room(fd: c_int) {
+    match numbers::meaning(fd) {
+        Some(Meaning::File(_)) => lock().detach(fd),
+        Some(Meaning::Set(set)) => lock().close_set(fd, set),
+        _ => {}
+    }
+}
+
+/// The entries of a list with one of weever's sockets.
+///
+/// # Safety
+/// `entries` is null or has `count` entries.
+unsafe fn list<'e>(entries: *mut pollfd, count: nfds_t) -> Option<&'e mut [pollfd]> {
+    if entries.is_null() || count == 0 {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let all = unsafe { std::slice::from_raw_parts_mut(entries, count as usize) };
+    all.iter().any(|entry| is_watched(entry.fd)).then_some(all)
+}
+
+/// # Safety
+/// `timeout` is null or valid.
+unsafe fn duration(timeout: *const timespec) -> Option<Duration> {
+    // SAFETY: the caller's promise.
+    let limit = unsafe { timeout.as_ref() }?;
+    let nanos = u32::try_from(limit.tv_nsec).unwrap_or(0);
+    Some(Duration::new(u64::try_from(limit.tv_sec).unwrap_or(0), nanos))
+}
+
+/// The sets of `select`.
+struct Sets {
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+}
+
+impl Sets {
+    /// Whether a set has a descriptor.
+    ///
+    /// # Safety
+    /// `set` is null or valid for all numbers below those that the program has passed.
+    unsafe fn has(set: *mut fd_set, fd: c_int) -> bool {
+        // SAFETY: the caller's promise.
+        !set.is_null() && unsafe { libc::FD_ISSET(fd, set) }
+    }
+
+    unsafe fn is_watched(&self, count: c_int) -> bool {
+        let sets = [self.read, self.write, self.except];
+        let count = count.min(libc::FD_SETSIZE as c_int);
+        // SAFETY: as `select` of the C library.
+        (0..count).any(|fd| is_watched(fd) && sets.iter().any(|set| unsafe { Sets::has(*set, fd) }))
+    }
+
+    /// Waits as `poll` does, and writes the sets.
+    unsafe fn wait(
+        &self,
+        count: c_int,
+        limit: Option<Duration>,
+        mask: *const sigset_t,
+    ) -> Answer<c_int> {
+        if count > libc::FD_SETSIZE as c_int {
+            return fail(libc::EINVAL);
+        }
+        let mut all = Vec::new();
+        for fd in 0..count {
+            // SAFETY: as `select` of the C library.
+            let wanted = unsafe {
+                (Sets::has(self.read, fd), Sets::has(self.write, fd), Sets::has(self.except, fd))
+            };
+            let bit = |wanted, bit| if wanted { bit } else { 0 };
+            let events = bit(wanted.0, libc::POLLIN)
+                | bit(wanted.1, libc::POLLOUT)
+                | bit(wanted.2, libc::POLLPRI);
+            if events != 0 {
+                all.push(pollfd { fd, events, revents: 0 });
+            }
+        }
+        poll_ours(&mut all, limit, mask)?;
+        let mut found = 0;
+        for set in [self.read, self.write, self.except] {
+            if !set.is_null() {
+                // SAFETY: as `select` of the C library.
+                unsafe { libc::FD_ZERO(set) };
+            }
+        }
+        for pollfd { fd, events, revents } in all {
+            if revents & libc::POLLNVAL != 0 {
+                return fail(libc::EBADF);
+            }
+            let broken = libc::POLLERR | libc::POLLHUP;
+            let each = [
+                (self.read, libc::POLLIN, broken),
+                (self.write, libc::POLLOUT, libc::POLLERR),
+                (self.except, libc::POLLPRI, 0),
+            ];
+            for (set, wanted, also) in each {
+                if events & wanted != 0 && revents & (wanted | also) != 0 {
+                    // SAFETY: as `select` of the C library.
+                    unsafe { libc::FD_SET(fd, set) };
+                    found += 1;
+                }
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,13 @@
+//! Programs as Debian ships them, on a stack in another process: `weever run`, with clients of the kernel's.
+
+mod run {
+    mod clients;
+    mod command;
+    mod lab;
+    mod servers;
+    mod workers;
+}
+
+#[path = "up/stack.rs"]
+#[allow(dead_code, reason = "tests of `weever up` use the rest")]
+mod stack;

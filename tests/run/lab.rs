@@ -1,0 +1,207 @@
+//! A stack with both families, programs on it, and clients at the other end of the cable.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv6Addr, TcpStream, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use weever_testbed::Fixture;
+
+use crate::stack::{ECHO, STACK, Up, net, temporary};
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const STACK6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 0x10);
+pub(crate) const RIGHT6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2);
+/// Where the stack is reached, by both families.
+pub(crate) const BOTH: [IpAddr; 2] = [IpAddr::V4(STACK), IpAddr::V6(STACK6)];
+
+/// Whether a program is there; says that a test is skipped if not.
+pub(crate) fn has(program: &str) -> bool {
+    let folders = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
+    let there = folders.iter().any(|folder| Path::new(folder).join(program).exists());
+    if !there {
+        eprintln!("skipped: needs {program}");
+    }
+    there
+}
+
+/// Where cargo puts the library: with the tests.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let path = test.parent().unwrap().join("libweever_preload.so");
+    assert!(path.exists(), "cargo builds {} with these tests", path.display());
+    path
+}
+
+/// Two namespaces and a stack.
+pub(crate) struct Lab {
+    pub(crate) net: Fixture,
+    pub(crate) up: Up,
+    pub(crate) apps: PathBuf,
+    /// A folder for the programs' files.
+    pub(crate) folder: PathBuf,
+}
+
+impl Lab {
+    pub(crate) fn new() -> Lab {
+        let net = net(1);
+        net.veth.right.speak_ipv6(RIGHT6, 64).unwrap();
+        let apps = temporary("apps");
+        let address = format!("{STACK6}/64");
+        let up = Up::start(&net, &["--apps", apps.to_str().unwrap(), "--addr", &address]);
+        let folder = temporary("files");
+        fs::create_dir_all(&folder).unwrap();
+        let lab = Lab { net, up, apps, folder };
+        lab.await_six();
+        lab
+    }
+
+    /// Waits until the stack has made sure that its IPv6 address is nobody else's, and answers.
+    fn await_six(&self) {
+        let socket = self.net.right.run(|| UdpSocket::bind("[::]:0").unwrap());
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let since = Instant::now();
+        while socket.recv(&mut [0; 10]).is_err() {
+            assert!(since.elapsed() < PATIENCE, "the stack does not answer by IPv6");
+            let _later = socket.send_to(b"?", (STACK6, ECHO));
+        }
+    }
+
+    /// `weever run`, with these arguments.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weever"));
+        command.arg("run").args(args);
+        command.env("WEEVER_APPS", &self.apps).env("WEEVER_PRELOAD", library());
+        command.current_dir(&self.folder).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a program on the stack.
+    pub(crate) fn start(&self, args: &[&str]) -> Program {
+        let log = self.folder.join("log");
+        let mut command = self.command(&["--require", "--log", "--"]);
+        let out = fs::File::create(&log).unwrap();
+        command.args(args).stdout(out.try_clone().unwrap()).stderr(out);
+        // With its children in a group of their own, to be ended together.
+        command.process_group(0);
+        let child = self.net.left.run(|| command.spawn().unwrap());
+        Program { child, log }
+    }
+
+    /// Runs a program on the stack to its end, and returns its output.
+    pub(crate) fn output(&self, args: &[&str]) -> String {
+        let mut command = self.command(&["--require", "--"]);
+        command.args(args);
+        let output = self.net.left.run(|| command.output().unwrap());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// A file of this many octets for programs to serve.
+    pub(crate) fn file(&self, name: &str, len: usize) -> Vec<u8> {
+        let content: Vec<u8> = (0..len).map(|i| (i * 31 + (i >> 9)) as u8).collect();
+        fs::write(self.folder.join(name), &content).unwrap();
+        content
+    }
+
+    /// A connection from the other end; tried until the program listens.
+    pub(crate) fn connect(&self, program: &mut Program, to: IpAddr, port: u16) -> TcpStream {
+        let since = Instant::now();
+        loop {
+            match self.net.right.run(|| TcpStream::connect((to, port))) {
+                Ok(stream) => {
+                    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                    return stream;
+                }
+                Err(error) => {
+                    assert!(since.elapsed() < PATIENCE, "{to}: {error}; {}", program.told())
+                }
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A question by UDP, asked until it is answered.
+    pub(crate) fn ask(&self, program: &mut Program, to: (IpAddr, u16), question: &[u8]) -> Vec<u8> {
+        let any = if to.0.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let socket = self.net.right.run(|| UdpSocket::bind(any).unwrap());
+        socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        socket.connect(to).unwrap();
+        let since = Instant::now();
+        let mut answer = vec![0; 65_536];
+        loop {
+            assert!(since.elapsed() < PATIENCE, "no answer from {to:?}; {}", program.told());
+            let _refused = socket.send(question);
+            if let Ok(len) = socket.recv(&mut answer) {
+                answer.truncate(len);
+                return answer;
+            }
+        }
+    }
+
+    /// What HTTP gives for a path, head and body.
+    pub(crate) fn get(
+        &self,
+        program: &mut Program,
+        to: IpAddr,
+        port: u16,
+        path: &str,
+    ) -> (String, Vec<u8>) {
+        let mut stream = self.connect(program, to, port);
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: test\r\n\r\n").unwrap();
+        let mut all = Vec::new();
+        let read = stream.read_to_end(&mut all);
+        read.unwrap_or_else(|error| {
+            panic!("{path}: {error} after {}; {}", all.len(), program.told())
+        });
+        let end = all.windows(4).position(|part| part == b"\r\n\r\n").expect("a head");
+        let body = all.split_off(end + 4);
+        (String::from_utf8_lossy(&all).into_owned(), body)
+    }
+
+    /// Has the stack's list of sockets this many lines with a text, sooner or later?
+    pub(crate) fn await_listed(&self, text: &str, count: usize) -> String {
+        let since = Instant::now();
+        loop {
+            let listed = self.up.ask(&["sockets"]);
+            if listed.lines().filter(|line| line.contains(text)).count() == count {
+                return listed;
+            }
+            assert!(since.elapsed() < PATIENCE, "{count} lines with {text}: {listed}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
+
+/// A program that runs until the test ends.
+pub(crate) struct Program {
+    pub(crate) child: Child,
+    log: PathBuf,
+}
+
+impl Program {
+    /// What it has written.
+    pub(crate) fn told(&mut self) -> String {
+        let ended = self.child.try_wait().unwrap();
+        format!("ended: {ended:?}\n{}", fs::read_to_string(&self.log).unwrap_or_default())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _gone = kill(Pid::from_raw(-(self.child.id() as i32)), Signal::SIGKILL);
+        drop(self.child.wait());
+    }
+}
