@@ -1,14 +1,15 @@
 //! Servers of several processes.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use weever_testbed::require_net_admin;
 
-use super::lab::{BOTH, Lab, Program, has};
+use super::lab::{BOTH, Lab, PATIENCE, Program, has};
 
-/// nginx with two workers.
+/// nginx with two workers, which listen: two listeners each. The master, which accepts nothing, has none.
 fn nginx(lab: &Lab) -> Program {
     let folder = lab.folder.display();
     let text = format!(
@@ -20,7 +21,9 @@ fn nginx(lab: &Lab) -> Program {
     );
     std::fs::write(lab.folder.join("nginx.conf"), text).unwrap();
     let config = lab.folder.join("nginx.conf");
-    lab.start(&["nginx", "-c", config.to_str().unwrap()])
+    let server = lab.start(&["nginx", "-c", config.to_str().unwrap()]);
+    lab.await_listed(" *:80 ", 4);
+    server
 }
 
 #[test]
@@ -48,35 +51,51 @@ fn nginx_serves_files_and_keeps_connections() {
             }
         }
     }
-    // A listener for each family in each of two workers; the master, which accepts nothing, has none.
-    lab.await_listed(" *:80 ", 4);
 }
 
 #[test]
-fn a_reload_of_nginx_refuses_nobody() {
+fn a_reload_of_nginx_changes_its_workers_and_goes_on() {
     require_net_admin!();
     if !has("nginx") {
         return;
     }
     let lab = Lab::new();
     let mut server = nginx(&lab);
-    lab.connect(&mut server, BOTH[0], 80);
-    lab.await_listed(" *:80 ", 4);
     let workers = |lab: &Lab| -> Vec<String> {
         let listed = lab.up.ask(&["sockets"]);
         let lines = listed.lines().filter(|line| line.contains(" *:80 "));
         lines.map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect()
     };
     let before = workers(&lab);
+    // One that is being served when the change begins is served to its end.
+    let mut kept = lab.connect(&mut server, BOTH[0], 80);
+    kept.write_all(b"GET /hello HTTP/1.1\r\nHost: test\r\n").unwrap();
     kill(Pid::from_raw(server.child.id() as i32), Signal::SIGHUP).unwrap();
-    // Until the queues are others, and for a while after.
+    let mut resets = 0;
     let mut left = 50;
     while left > 0 {
-        let (_, body) = lab.get(&mut server, BOTH[left % 2], 80, "/hello");
-        assert_eq!(body, b"hello");
+        let mut stream = lab
+            .net
+            .right
+            .run(|| TcpStream::connect((BOTH[left % 2], 80)))
+            .expect("there is always a worker that listens");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut answer = Vec::new();
+        let asked = stream.write_all(b"GET /hello HTTP/1.0\r\n\r\n");
+        match asked.and_then(|()| stream.read_to_end(&mut answer)) {
+            Ok(_) => assert!(answer.ends_with(b"hello"), "{}", server.told()),
+            // It had come to an old worker's queue as that closed a listener, of which there are four.
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => resets += 1,
+            Err(error) => panic!("{error}; {}", server.told()),
+        }
         let now = workers(&lab);
         if now.len() == 4 && now.iter().all(|queue| !before.contains(queue)) {
             left -= 1;
         }
     }
+    assert!(resets <= 4, "{resets} connections were reset");
+    kept.write_all(b"Connection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    kept.read_to_end(&mut answer).unwrap();
+    assert!(answer.ends_with(b"hello"), "{}", server.told());
 }

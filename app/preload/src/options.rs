@@ -6,7 +6,7 @@ use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET, c_int, c_void, soc
 use weever_app_sockets::StreamOption;
 
 use crate::failure::{Answer, fail, limit};
-use crate::file::{Kind, Phase, Stream};
+use crate::file::{Kind, Phase};
 use crate::open::option;
 use crate::real;
 use crate::state::{State, lock};
@@ -292,11 +292,10 @@ pub(crate) unsafe fn control(
             Some(first) => first.len(),
             None => return Err(crate::failure::Failure::Kernel),
         },
-        (libc::TIOCOUTQ, Kind::Stream(Stream { stream: Some(stream), .. })) => {
-            let stream = *stream;
-            usize::try_from(held.opened()?.unacknowledged(stream)?).unwrap_or(usize::MAX)
-        }
-        (libc::TIOCOUTQ, Kind::Stream(_)) => 0,
+        (libc::TIOCOUTQ, Kind::Stream(stream)) => match stream.stream {
+            Some(stream) => held.opened()?.unacknowledged(stream)? as usize,
+            None => 0,
+        },
         _ => return Err(crate::failure::Failure::Kernel),
     };
     // SAFETY: the caller's promise: an integer.

@@ -3,7 +3,7 @@
 //! Rings have one writer, so a child does not touch its parent's queue. It connects to the stack at once, while it
 //! is still the user that its parent was, and opens its queue and the sockets that it has inherited when it first
 //! uses one. A listener that its process has not used is closed on the queue meanwhile: connections go
-//! to those that accept.
+//! to those that accept, and those that came before are reset.
 
 use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
@@ -49,7 +49,6 @@ extern "C" fn in_parent() {
     for (place, file) in held.files.iter_mut() {
         if let Kind::Listening(listening) = &file.kind
             && !listening.used
-            && listening.pending.is_empty()
         {
             idle.push(place);
         }
