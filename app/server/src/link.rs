@@ -78,7 +78,7 @@ impl AppLink {
             offload: Offload::default(),
             mode: "application queues".into(),
         };
-        let server = AppServer::new(handles, network, secret, max_sockets);
+        let server = AppServer::new(handles, large, network, secret, max_sockets);
         Ok((AppLink { info, queues, tables, ports }, server))
     }
 

@@ -107,6 +107,8 @@ pub struct QueueStatus {
     pub sockets: usize,
     /// The counters of its sockets, open and closed.
     pub counts: SocketCounts,
+    /// The frames of its channel to each worker, in memory of its own.
+    pub frames: u32,
 }
 
 /// Why the server refuses a request.

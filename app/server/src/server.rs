@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use weever_app_ring::control::Response;
 use weever_app_ring::{Geometry, StackEnd};
 use weever_net::demux::{Binding, Bindings, Holder, PortRange, Sharing};
+use weever_packet::Pool;
 
 use crate::network::HostNetwork;
 use crate::network::{Group, Groups, Joined, binding_of};
@@ -24,6 +25,8 @@ const FIRST_UNPRIVILEGED: u16 = 1024;
 
 struct Queue {
     owner: Identity,
+    /// The frames of the channel to each worker.
+    frames: u32,
     sockets: HashSet<u32>,
     /// The counters of its closed sockets.
     closed: SocketCounts,
@@ -68,6 +71,7 @@ pub struct AppServer {
     bindings: Bindings,
     /// Those of listeners: ports of streams are apart from ports of datagrams.
     listeners: Bindings,
+    large: Option<Pool>,
     network: Box<dyn HostNetwork>,
     groups: Groups,
     /// Bindings in the workers' tables: sockets, and their memberships in groups.
@@ -82,6 +86,7 @@ pub struct AppServer {
 impl AppServer {
     pub(crate) fn new(
         workers: Vec<WorkerHandle>,
+        large: Option<Pool>,
         network: Box<dyn HostNetwork>,
         secret: [u64; 4],
         max_sockets: usize,
@@ -92,6 +97,7 @@ impl AppServer {
             sockets: BTreeMap::new(),
             bindings: Bindings::new(PortRange::default(), [secret[2], secret[3]]),
             listeners: Bindings::new(PortRange::default(), [secret[3], secret[2]]),
+            large,
             network,
             groups: Groups::default(),
             entries: 0,
@@ -167,8 +173,15 @@ impl AppServer {
         }
         let id = self.next_queue;
         self.next_queue += 1;
-        self.queues
-            .insert(id, Queue { owner, sockets: HashSet::new(), closed: SocketCounts::default() });
+        self.queues.insert(
+            id,
+            Queue {
+                owner,
+                frames: geometry.frames,
+                sockets: HashSet::new(),
+                closed: SocketCounts::default(),
+            },
+        );
         for (worker, (channel, wake)) in ends.into_iter().enumerate() {
             if let Err(error) = self.tell(worker, Command::AddQueue { queue: id, channel, wake }) {
                 self.close_queue(id)?;
@@ -413,6 +426,16 @@ impl AppServer {
         })
     }
 
+    /// The number of workers, each with a channel to every application queue.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The frames of datagrams longer than an ordinary frame.
+    pub fn large(&self) -> Option<&Pool> {
+        self.large.as_ref()
+    }
+
     /// How many sockets are open.
     pub fn socket_count(&self) -> usize {
         self.sockets.len()
@@ -424,8 +447,8 @@ impl AppServer {
             let mut counts = queue.closed;
             let sockets = queue.sockets.iter().filter_map(|socket| self.sockets.get(socket));
             sockets.for_each(|socket| counts += socket.counts());
-            let (id, owner) = (*id, queue.owner.clone());
-            QueueStatus { id, owner, sockets: queue.sockets.len(), counts }
+            let (id, owner, frames) = (*id, queue.owner.clone(), queue.frames);
+            QueueStatus { id, owner, sockets: queue.sockets.len(), counts, frames }
         })
     }
 

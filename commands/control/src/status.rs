@@ -64,6 +64,12 @@ fn describe(status: &Status) -> String {
         lines.push(("pool", pool(one)));
         lines.extend(one.shares.iter().map(|one| ("", pool_share(one))));
     }
+    let of_applications = &status.application_frames;
+    if !of_applications.is_empty() {
+        let frames: u64 = of_applications.iter().map(|share| share.count * share.each).sum();
+        lines.push(("pool", format!("{} frames of applications' own", grouped(frames))));
+        lines.extend(of_applications.iter().map(|one| ("", pool_share(one))));
+    }
     for status in &status.workers {
         lines.push(("worker", worker(status)));
         lines.push(("", work(status)));
@@ -129,7 +135,11 @@ fn neighbour(neighbour: &NeighbourStatus) -> String {
 
 fn pool(pool: &PoolCounters) -> String {
     let used = pool.frames.saturating_sub(pool.available);
-    format!("{} of {} frames in use or in caches", grouped(used), grouped(pool.frames))
+    let (used, frames) = (grouped(used), grouped(pool.frames));
+    match pool.holder.as_str() {
+        "" => format!("{used} of {frames} frames in use or in caches"),
+        holder => format!("{used} of {frames} frames in use for {holder}"),
+    }
 }
 
 fn pool_share(share: &PoolShare) -> String {
@@ -163,6 +173,9 @@ route     10.77.0.0/24 on link by eth0 (connected)
 neighbour 10.77.0.2 at 02:00:00:00:00:02 on eth0, reachable
 pool      4,384 of 16,384 frames in use or in caches
             4,096 for receiving on eth0: 4 with up to 1,024 each
+pool      3 of 128 frames in use for datagrams in pieces
+pool      8,192 frames of applications' own
+            8,192 for demo (process 815): 4 with up to 2,048 each
 worker    worker-0 on core 1, adaptive, queues 0 1 2 3: running
             received 1,000, sent 990; handed over 3, taken over 0; 9,000 turns, 12 sleeps
 ";

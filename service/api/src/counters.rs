@@ -120,6 +120,9 @@ pub struct LinkCounters {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PoolCounters {
+    /// The use of its frames; empty: packets of any kind.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub holder: String,
     /// Frames it has.
     pub frames: u64,
     /// Frames in its depot: neither in a worker's cache, a packet nor a device's ring.

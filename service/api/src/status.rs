@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Method, PoolCounters};
+use crate::{Method, PoolCounters, PoolShare};
 
 /// Parameters of `status`: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,9 +59,12 @@ pub struct Status {
     /// Neighbours, as far as they are known.
     #[serde(default)]
     pub neighbours: Vec<NeighbourStatus>,
-    /// The buffer pools.
+    /// The buffer pools: the workers' first, then those with one use.
     #[serde(default)]
     pub pools: Vec<PoolCounters>,
+    /// Frames in memory that applications brought, or were given for themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub application_frames: Vec<PoolShare>,
 }
 
 /// An interface of the stack.

@@ -6,12 +6,12 @@ use std::time::Instant;
 use weever_app_server::AppServer;
 use weever_blocks_std::capture::Taps;
 use weever_engine::{Reading, sum};
-use weever_host::{FrameShare, HostHandle, WorkerHandle};
+use weever_host::{HostHandle, WorkerHandle};
 use weever_link_sys::af_xdp::ReceiveThreads;
 use weever_net::addr::Cidr;
 use weever_service_api::{
-    ApiError, Counters, DropCounter, GraphFormat, GraphRequest, LinkCounters, PoolCounters,
-    PoolShare, ServiceStatus, Status, WorkerStatus,
+    ApiError, Counters, DropCounter, GraphFormat, GraphRequest, LinkCounters, ServiceStatus,
+    Status, WorkerStatus,
 };
 use weever_wire::MacAddr;
 
@@ -22,7 +22,7 @@ use crate::stack::device::ports::TakenPorts;
 use crate::stack::graph::capture::Captures;
 use crate::stack::graph::parts::GraphParts;
 use crate::stack::graph::program::Program;
-use crate::stack::report::{counters, network, picture};
+use crate::stack::report::{counters, frames, network, picture};
 
 use crate::stack::steward::{Steward, Stewards, WaitModes, WorkerReceivers, wait_mode_name};
 
@@ -138,21 +138,6 @@ impl Shared {
         }
     }
 
-    fn shares(&self) -> Vec<PoolShare> {
-        let share = |share: &FrameShare| PoolShare {
-            holder: share.holder.clone(),
-            count: share.count as u64,
-            each: share.each as u64,
-        };
-        self.host.budget.shares.iter().map(share).collect()
-    }
-
-    fn pool_counters(&self) -> PoolCounters {
-        let (frames, available) =
-            (self.host.pool.frames() as u64, self.host.pool.available() as u64);
-        PoolCounters { frames, available, shares: Vec::new() }
-    }
-
     /// The counters of the links' queues that a worker serves.
     pub(in crate::stack) fn links_of<'a>(
         &'a self,
@@ -174,7 +159,7 @@ impl Shared {
         }
         counters.links.sort_by(|a, b| (&a.link, a.queue).cmp(&(&b.link, b.queue)));
         counters.drops.extend(counters.links.iter().flat_map(counters::lost));
-        counters.pools.push(self.pool_counters());
+        counters.pools.push(frames::workers(&self.host));
         counters
     }
 
@@ -187,6 +172,9 @@ impl Shared {
         let now = state.config().interface_named(&interface.name);
         let address = now.and_then(|iface| iface.v4.iter().next()).unwrap_or(Cidr::ALL);
         let gateway = network::gateway(state.config());
+        let server = self.applications.get();
+        let applications =
+            server.map(|server| server.lock().unwrap_or_else(PoisonError::into_inner));
         Status {
             pid: std::process::id(),
             program: env!("CARGO_PKG_VERSION").into(),
@@ -209,7 +197,8 @@ impl Shared {
                 &self.host.neighbours,
                 &self.host.neighbours6,
             ),
-            pools: vec![PoolCounters { shares: self.shares(), ..self.pool_counters() }],
+            pools: frames::pools(&self.host, applications.as_deref()),
+            application_frames: applications.as_deref().map(frames::own).unwrap_or_default(),
         }
     }
 }
@@ -266,6 +255,27 @@ mod tests {
         let status = stack.status();
         assert!(changed.steps > 0 && changed.epoch == before.1 + 1);
         assert_eq!((status.services[0].port, status.interfaces[0].mtu), (8, 1300));
+    }
+
+    #[test]
+    fn the_status_tells_all_holders_of_frames() {
+        let (stack, _theirs) = stack();
+        let status = stack.status();
+        assert!(status.pools[0].holder.is_empty() && !status.pools[0].shares.is_empty());
+        let pieces = &status.pools[1];
+        let told = (pieces.holder.as_str(), pieces.frames, pieces.available);
+        assert_eq!((told, status.pools.len()), (("datagrams in pieces", 128, 128), 2));
+        assert!(status.application_frames.is_empty(), "none are served");
+        let mut builder = weever_host::HostBuilder::new(stack.shared.host.pool.clone());
+        let large = Pool::new(PoolConfig::large(256)).unwrap();
+        let mut server = builder.applications(Some(large), 10).unwrap();
+        let owner = weever_app_server::Identity { name: "demo".into(), pid: 815, uid: 0 };
+        server.open_queue(owner, Default::default()).unwrap();
+        let pools = frames::pools(&stack.shared.host, Some(&server));
+        let told = (pools[2].holder.as_str(), pools[2].frames);
+        assert_eq!(told, ("applications' long datagrams", 256));
+        let own = frames::own(&server);
+        assert_eq!((own[0].holder.as_str(), own[0].each), ("demo (process 815)", 2048));
     }
 
     #[test]
