@@ -41,7 +41,7 @@ impl Kind {
 
 /// A full ring.
 enum Ring {
-    Claims(SimulatedQueue<u64>),
+    Claims(Box<SimulatedQueue<u64>>),
     Locked(Mutex<rtrb::Consumer<u64>>, Kind),
 }
 
@@ -50,7 +50,7 @@ impl Ring {
         if kind == Kind::Claims {
             let ring = SimulatedQueue::new(RING, 0, 0).expect("a power of two");
             ring.give(&(0..u64::from(RING)).collect::<Vec<_>>());
-            return Ring::Claims(ring);
+            return Ring::Claims(Box::new(ring));
         }
         Ring::Locked(Mutex::new(plain()), kind)
     }

@@ -293,6 +293,7 @@ mod tests {
     fn a_short_measurement_has_every_figure() {
         let report = measure(Plan { rounds: 1, each: Duration::from_millis(5) });
         let report = report.unwrap_or_else(|error| panic!("{error}"));
+        println!("{report}");
         for key in [
             "one_thread_vs_plain",
             "light_2_threads_vs_plain",
