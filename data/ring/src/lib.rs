@@ -51,7 +51,8 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p weever-ring --release --test loom
 //! ```
 //!
-//! Threads against a simulated kernel are in `tests/stress.rs`, random schedules against an
+//! `stepped` parks a thread before each of its atomic operations while others go on, and runs thousands of
+//! schedules that a seed determines. Threads against a simulated kernel are in `tests/stress.rs`, random schedules against an
 //! obvious reference in `tests/property.rs`.
 #![allow(unsafe_code, reason = "rings live in memory shared with the kernel")]
 
@@ -60,6 +61,8 @@ mod parts;
 mod producer;
 mod sequencer;
 pub mod simulated;
+#[cfg(all(test, not(loom)))]
+mod stepped;
 
 pub use consumer::{Claim, MOST_CLAIMED, MultiConsumer, WORTH_WAKING, part};
 pub use parts::{AtomicU32, RingError, RingParts, Slot};

@@ -1,4 +1,5 @@
-//! Where a ring lies in memory, and the atomics and cells it is made of: the standard library's, or loom's.
+//! Where a ring lies in memory, and the atomics and cells it is made of: the standard library's, loom's, or
+//! those of unit tests with a place to stop at before each operation.
 
 use std::ptr::NonNull;
 
@@ -7,9 +8,14 @@ pub use loom::sync::atomic::AtomicU32;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
-#[cfg(not(loom))]
+#[cfg(all(test, not(loom)))]
+pub use crate::stepped::AtomicU32;
+#[cfg(all(test, not(loom)))]
+pub(crate) use crate::stepped::{AtomicU64, Ordering, fence};
+
+#[cfg(not(any(loom, test)))]
 pub use std::sync::atomic::AtomicU32;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, test)))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// `XDP_RING_NEED_WAKEUP` of `<linux/if_xdp.h>`.

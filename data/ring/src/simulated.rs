@@ -22,6 +22,8 @@ pub struct SimulatedKernel<T> {
 // SAFETY: the indices are atomics, and the slots are used by the ring's protocol: by the kernel's
 // side in `take` and `give`, whose contract is one thread at a time, and else by the ring.
 unsafe impl<T: Send> Sync for SimulatedKernel<T> {}
+// SAFETY: as above; nothing in it belongs to the thread that made it.
+unsafe impl<T: Send> Send for SimulatedKernel<T> {}
 
 impl<T: Copy + Send> SimulatedKernel<T> {
     /// A ring of `len` slots, all `blank`, with both indices at `start`.

@@ -72,16 +72,20 @@ fn producers_on_a_tiny_ring() {
 }
 
 fn run_consumers(len: u32, start: u32) {
+    consume_all(len, start, 16, THREADS * EACH);
+}
+
+/// Has threads consume `total` descriptors, by up to `most` at once.
+fn consume_all(len: u32, start: u32, most: usize, total: u64) {
     let kernel = SimulatedKernel::new(len, start, 0u64).unwrap();
     // SAFETY: `kernel` lives until the end of the function, the scope ends before.
     let ring = unsafe { MultiConsumer::new(kernel.parts()) }.unwrap();
-    let total = THREADS * EACH;
     let left = AtomicUsize::new(total as usize);
     let all = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                let seen = consume(&ring, &left);
+                let seen = consume(&ring, &left, most);
                 assert!(seen.is_sorted(), "one consumer sees the ring's order");
                 all.lock().unwrap().extend(seen);
             });
@@ -105,9 +109,9 @@ fn run_consumers(len: u32, start: u32) {
     assert_eq!(producer, consumer);
 }
 
-fn consume(ring: &MultiConsumer<u64>, left: &AtomicUsize) -> Vec<u64> {
+fn consume(ring: &MultiConsumer<u64>, left: &AtomicUsize, most: usize) -> Vec<u64> {
     let mut seen = Vec::new();
-    let mut buffer = [0; 16];
+    let mut buffer = vec![0; most];
     let mut size = 1;
     while left.load(Ordering::Relaxed) > 0 {
         let n = ring.pop(&mut buffer[..size]);
@@ -116,7 +120,7 @@ fn consume(ring: &MultiConsumer<u64>, left: &AtomicUsize) -> Vec<u64> {
         }
         seen.extend_from_slice(&buffer[..n]);
         left.fetch_sub(n, Ordering::Relaxed);
-        size = size % 16 + 1;
+        size = size % most + 1;
     }
     seen
 }
@@ -124,6 +128,43 @@ fn consume(ring: &MultiConsumer<u64>, left: &AtomicUsize) -> Vec<u64> {
 #[test]
 fn consumers_see_each_descriptor_once() {
     run_consumers(64, u32::MAX - 500);
+}
+
+#[test]
+fn rings_and_batches_of_every_usual_size() {
+    let lens: &[u32] = if cfg!(miri) { &[64] } else { &[64, 256, 1024, 4096] };
+    for &len in lens {
+        for most in [1, 2, 7, 32, 64] {
+            consume_all(len, u32::MAX - len / 2, most, 4 * u64::from(len));
+        }
+    }
+}
+
+/// What it had claimed is lost with it, as the frames in its hands are; the ring goes on.
+#[test]
+fn a_thread_that_panics_with_a_claim_open_releases_it() {
+    let kernel = SimulatedKernel::new(8, u32::MAX - 2, 0u64).unwrap();
+    // SAFETY: `kernel` outlives the ring.
+    let ring = unsafe { MultiConsumer::new(kernel.parts()) }.unwrap();
+    // SAFETY: a single thread gives.
+    let give = |items: &[u64]| unsafe { kernel.give(items) };
+    give(&[0, 1, 2, 3, 4, 5, 6, 7]);
+    let ended = thread::scope(|scope| {
+        let claims = || {
+            let _claim = ring.claim(3);
+            std::panic::resume_unwind(Box::new("it ends"));
+        };
+        scope.spawn(claims).join()
+    });
+    assert!(ended.is_err());
+    assert_eq!(ring.unreleased(), 0);
+    let mut seen = Vec::new();
+    for item in 8..40 {
+        assert_eq!(give(&[item]), 1);
+        ring.drain(4, |item| seen.push(item));
+    }
+    ring.drain(8, |item| seen.push(item));
+    assert!(seen.into_iter().eq(3..40));
 }
 
 #[test]
