@@ -49,7 +49,7 @@ mod tests;
 mod worker;
 
 pub use link::{AppLink, LINK_NAME};
-pub use listener::{Access, AppListener, ListenError};
+pub use listener::{Access, AppListener, AppSocket, ListenError};
 pub use network::HostNetwork;
 pub use queue::AppLinkQueue;
 pub use request::{

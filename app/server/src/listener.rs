@@ -63,25 +63,30 @@ pub enum ListenError {
     },
 }
 
-/// Serves applications until it is dropped.
-pub struct AppListener {
-    path: PathBuf,
-    server: Arc<Mutex<AppServer>>,
-    stop: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
+/// The socket's file, which is gone with its stack.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Without the right to remove it, the next stack finds nobody behind it and replaces it.
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
-impl AppListener {
-    /// Listens at `path` and starts a thread. Applications without `access` cannot connect, or are
-    /// disconnected at once.
+/// A bound socket on which nobody is served yet: a stack takes its place before it takes devices and
+/// gives up privileges. Programs that connect meanwhile wait.
+pub struct AppSocket {
+    access: Access,
+    socket: OwnedFd,
+    file: SocketFile,
+}
+
+impl AppSocket {
+    /// Binds a socket at `path`. Applications without `access` cannot connect, or are disconnected at once.
     ///
     /// # Errors
     /// [`ListenError`]; nothing is left behind.
-    pub fn start(
-        path: &Path,
-        access: &Access,
-        server: AppServer,
-    ) -> Result<AppListener, ListenError> {
+    pub fn bind(path: &Path, access: &Access) -> Result<AppSocket, ListenError> {
         let failed = |what| {
             move |source: io::Error| ListenError::System { path: path.to_owned(), what, source }
         };
@@ -100,29 +105,64 @@ impl AppListener {
         let socket = seqpacket().map_err(errno("socket"))?;
         let address = SocketAddrUnix::new(path).map_err(errno("address"))?;
         bind(&socket, &address).map_err(errno("bind"))?;
+        let file = SocketFile(path.to_owned());
         let permissions = fs::Permissions::from_mode(access.mode());
         fs::set_permissions(path, permissions).map_err(failed("permissions"))?;
         listen(&socket, 64).map_err(errno("listen"))?;
         rustix::io::ioctl_fionbio(&socket, true).map_err(errno("ioctl"))?;
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(errno("eventfd"))?);
+        Ok(AppSocket { access: access.clone(), socket, file })
+    }
+
+    /// Serves applications on it with a thread.
+    ///
+    /// # Errors
+    /// [`ListenError::System`]; the socket is gone then.
+    pub fn serve(self, server: AppServer) -> Result<AppListener, ListenError> {
+        let AppSocket { access, socket, file } = self;
+        let failed = |what, source| ListenError::System { path: file.0.clone(), what, source };
+        let stop = eventfd(0, EventfdFlags::CLOEXEC);
+        let stop = Arc::new(stop.map_err(|errno| failed("eventfd", errno.into()))?);
         let server = Arc::new(Mutex::new(server));
         let mut serving = Serving {
             socket,
             stop: Arc::clone(&stop),
             server: Arc::clone(&server),
-            access: access.clone(),
+            access,
             applications: BTreeMap::new(),
         };
         let thread = std::thread::Builder::new()
             .name("applications".into())
             .spawn(move || serving.run())
-            .map_err(failed("thread"))?;
-        Ok(AppListener { path: path.to_owned(), server, stop, thread: Some(thread) })
+            .map_err(|source| failed("thread", source))?;
+        Ok(AppListener { server, stop, thread: Some(thread), file })
+    }
+}
+
+/// Serves applications until it is dropped.
+pub struct AppListener {
+    server: Arc<Mutex<AppServer>>,
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+    /// Behind the thread, which ends first.
+    file: SocketFile,
+}
+
+impl AppListener {
+    /// [Binds](AppSocket::bind) a socket and [serves](AppSocket::serve) applications on it.
+    ///
+    /// # Errors
+    /// Those of both.
+    pub fn start(
+        path: &Path,
+        access: &Access,
+        server: AppServer,
+    ) -> Result<AppListener, ListenError> {
+        AppSocket::bind(path, access)?.serve(server)
     }
 
     /// Where it listens.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.file.0
     }
 
     /// The server, for reports of open queues and sockets.
@@ -143,7 +183,6 @@ impl Drop for AppListener {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let _ = fs::remove_file(&self.path);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use weever_app_server::{AppListener, AppServer};
+use weever_app_server::{AppListener, AppServer, AppSocket};
 use weever_engine::monotonic;
 use weever_link::Link;
 use weever_link_sys::mirror::Mirror;
@@ -73,13 +73,15 @@ fn on_devices(mut config: Config) -> Result<Stack, StartError> {
         Some(path) => ControlSocket::bind(path)?,
         None => ControlSocket::bind_default(control_name(&config))?,
     };
+    let applications = host::application_socket(&config)?;
+    let sockets = Sockets { control: Some(socket), applications };
     preflight::probe(&config)?;
     config.state.get_or_insert_with(secret::usual_directory);
     let pool = Pool::new(config.pool)?;
     let devices = links::open(&config, policy.as_ref(), &pool)?;
     let infos: Vec<_> = devices.iter().map(|device| device.link.info().clone()).collect();
     let kernel = kernel::look(&config, &infos).map_err(failed("read the kernel's network"))?;
-    let mut stack = assemble(devices, kernel, pool, config, Some(socket))?;
+    let mut stack = assemble(devices, kernel, pool, config, sockets)?;
     stack.owns_pool = true;
     if stack.config().drop_privileges {
         privileges::restrict_system_calls()?;
@@ -104,8 +106,16 @@ fn on_links(links: Vec<Box<dyn Link>>, pool: Pool, config: Config) -> Result<Sta
         let problem = format!("{have} links for {wanted} devices: give one for each");
         return Err(StartError::Setting(problem));
     }
-    let socket = config.control.as_deref().map(ControlSocket::bind).transpose()?;
-    assemble(links.into_iter().map(Device::from).collect(), None, pool, config, socket)
+    let control = config.control.as_deref().map(ControlSocket::bind).transpose()?;
+    let sockets = Sockets { control, applications: host::application_socket(&config)? };
+    assemble(links.into_iter().map(Device::from).collect(), None, pool, config, sockets)
+}
+
+/// Unix sockets that are bound while the stack has all privileges, and served once it runs.
+#[derive(Default)]
+pub(super) struct Sockets {
+    control: Option<ControlSocket>,
+    applications: Option<AppSocket>,
 }
 
 pub(super) fn assemble(
@@ -113,7 +123,7 @@ pub(super) fn assemble(
     mut kernel: Option<(Mirror, Kernel)>,
     pool: Pool,
     config: Config,
-    socket: Option<ControlSocket>,
+    sockets: Sockets,
 ) -> Result<Stack, StartError> {
     let receivers: Vec<_> = devices.iter().map(|device| device.threads.clone()).collect();
     let (links, filters, stewards) = apart(devices);
@@ -142,11 +152,14 @@ pub(super) fn assemble(
         privileges::drop_capabilities()?;
     }
     let metrics = metrics.map(|listener| serve_metrics(listener, &shared)).transpose()?;
-    let control = socket.map(|socket| ControlServer::serve(socket, Arc::clone(&shared) as _));
+    let control =
+        sockets.control.map(|socket| ControlServer::serve(socket, Arc::clone(&shared) as _));
     let control = control.transpose().map_err(failed("start the control thread"))?;
     let running = host.start()?;
-    let applications =
-        server.map(|server| serve_applications(server, &shared)).transpose()?.flatten();
+    let applications = sockets.applications.zip(server);
+    let applications = applications
+        .map(|(socket, server)| serve_applications(socket, server, &shared))
+        .transpose()?;
     let DeviceThreads { watcher, follower, routine } =
         DeviceThreads::start(&shared, filters, kernel)?;
     announce(&shared);
@@ -213,14 +226,13 @@ fn apart(devices: Vec<Device>) -> (Vec<Box<dyn Link>>, AddressFilters, LinkStewa
 }
 
 fn serve_applications(
+    socket: AppSocket,
     server: AppServer,
     shared: &Shared,
-) -> Result<Option<AppListener>, StartError> {
-    let listener = host::serve_applications(server, &shared.config)?;
-    if let Some(listener) = &listener {
-        // No other code sets it.
-        let _ = shared.applications.set(listener.shared_server());
-    }
+) -> Result<AppListener, StartError> {
+    let listener = socket.serve(server)?;
+    // No other code sets it.
+    let _ = shared.applications.set(listener.shared_server());
     Ok(listener)
 }
 

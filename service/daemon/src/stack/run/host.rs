@@ -1,6 +1,6 @@
 //! A configuration as a host, and applications as clients of it.
 
-use weever_app_server::{Access, AppListener, AppServer};
+use weever_app_server::{Access, AppServer, AppSocket};
 use weever_host::{HostBuilder, InterfaceConfig};
 use weever_link::Link;
 use weever_net::demux::Binding;
@@ -93,12 +93,11 @@ pub(in crate::stack) fn application_server(
     Ok(server)
 }
 
-/// Listens for applications, if the configuration says where.
-pub(in crate::stack) fn serve_applications(
-    server: AppServer,
+/// The socket for applications, if the configuration says where.
+pub(in crate::stack) fn application_socket(
     config: &Config,
-) -> Result<Option<AppListener>, StartError> {
+) -> Result<Option<AppSocket>, StartError> {
     let Some(path) = &config.apps else { return Ok(None) };
     let access = Access { users: config.apps_users.clone(), groups: config.apps_groups.clone() };
-    Ok(Some(AppListener::start(path, &access, server)?))
+    Ok(Some(AppSocket::bind(path, &access)?))
 }

@@ -119,7 +119,7 @@ fn assembled(
     let steward = on_nic(&link.info().name, ready, steering)?;
     let link = links::holding(link, Some(undone_later), None);
     let device = Device { link, filter: None, steward: Some(steward), threads: None };
-    Ok(start::assemble(vec![device], None, pool, config, None).unwrap())
+    Ok(start::assemble(vec![device], None, pool, config, Default::default()).unwrap())
 }
 
 impl Drop for Scene {
