@@ -3,6 +3,8 @@
 //! The echo server and the listener are a function each; the others have a file.
 #![forbid(unsafe_code)]
 
+pub mod bulk;
+mod conversation;
 pub mod keyvalue;
 pub mod nameserver;
 pub mod web;

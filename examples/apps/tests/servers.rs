@@ -1,7 +1,7 @@
 //! The servers on a stack inside the program; their clients are the kernel's.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,10 +9,13 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 use weever_app_library::{QueueConfig, Stack};
 use weever_app_sockets::{AppQueue, Error};
+use weever_examples_apps::bulk::{self, Carried, Sent};
 use weever_examples_apps::{echo, keyvalue, listen, nameserver, web};
 use weever_testbed::{Fixture, require_net_admin};
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 10);
+/// The server's address over IPv6; the kernel has the first of its network.
+const SERVER6: &str = "fd77::10";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs `server` on a stack, and `client` with a socket of the kernel at the other end.
@@ -23,7 +26,8 @@ fn with<T>(
 ) -> T {
     let net = Fixture::pair(1).unwrap();
     net.assign_addresses().unwrap();
-    let text = format!("library:dev=left0,addr={SERVER}/24,share=none,patience=1");
+    let text =
+        format!("library:dev=left0,addr={SERVER}/24,addr={SERVER6}/64,share=none,patience=1");
     let config = QueueConfig { path: text.into(), ..QueueConfig::default() };
     let stack = net.left.run(|| Stack::open(&config)).unwrap();
     let socket = net.right.run(|| UdpSocket::bind("0.0.0.0:0").unwrap());
@@ -143,17 +147,7 @@ fn the_name_server_answers_for_its_name_alone() {
 
 /// Connects until the server listens.
 fn connect(net: &Fixture, port: u16) -> TcpStream {
-    let since = Instant::now();
-    loop {
-        match net.right.run(|| TcpStream::connect((SERVER, port))) {
-            Ok(stream) => {
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                return stream;
-            }
-            Err(error) => assert!(since.elapsed() < PATIENCE, "{error}"),
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    connect_to(net, &SERVER.to_string(), port)
 }
 
 #[test]
@@ -222,5 +216,153 @@ fn the_listener_hears_its_group() {
             }
         };
         assert_eq!(first, b"to all");
+    });
+}
+
+/// Gives the kernel an address beside the server's, and returns the server's addresses.
+fn both_families(net: &Fixture) -> [String; 2] {
+    net.veth.right.speak_ipv6("fd77::1".parse().unwrap(), 64).unwrap();
+    [SERVER.to_string(), SERVER6.into()]
+}
+
+/// Connects to any address until the server listens.
+fn connect_to(net: &Fixture, server: &str, port: u16) -> TcpStream {
+    let since = Instant::now();
+    loop {
+        match net.right.run(|| TcpStream::connect((server, port))) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                return stream;
+            }
+            Err(error) => assert!(since.elapsed() < PATIENCE, "{server}: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The output of a client in the kernel's namespace; nothing, and a word about it, if it is not installed.
+fn client(net: &Fixture, program: &str, arguments: &[&str]) -> Option<String> {
+    let mut command = Command::new("timeout");
+    command.arg("60").arg(program).args(arguments).stdin(std::process::Stdio::null());
+    if Command::new(program).arg("--help").output().is_err() {
+        eprintln!("skipped in part: needs {program}");
+        return None;
+    }
+    let output = net.right.run(|| command.output()).unwrap();
+    assert!(output.status.success(), "{program}: {output:?}");
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn the_store_speaks_to_clients_of_memcached_and_redis() {
+    require_net_admin!();
+    let server =
+        |queue: &AppQueue, running: &dyn Fn() -> bool| keyvalue::serve(queue, 11211, running);
+    with(1, server, |net, _| {
+        for address in both_families(net) {
+            let mut memcached = connect_to(net, &address, 11211);
+            let value = "v".repeat(100_000);
+            let set = format!("set large 5 0 {}\r\n{value}\r\nget none large\r\n", value.len());
+            memcached.write_all(set.as_bytes()).unwrap();
+            let right = format!("STORED\r\nVALUE large 5 {}\r\n{value}\r\nEND\r\n", value.len());
+            let mut answer = vec![0; right.len()];
+            memcached.read_exact(&mut answer).unwrap();
+            assert!(answer == right.as_bytes(), "{address}");
+            memcached.write_all(b"quit\r\n").unwrap();
+            assert_eq!(memcached.read(&mut [0; 16]).unwrap(), 0, "the server closes");
+            let redis = |words: &[&str]| {
+                client(net, "redis-cli", &[&["-h", &address, "-p", "11211"], words].concat())
+            };
+            if redis(&["set", "key", "of redis"]).is_some() {
+                assert_eq!(redis(&["get", "key"]).as_deref(), Some("of redis\n"));
+                assert_eq!(redis(&["get", "none"]).as_deref(), Some("\n"));
+                assert_eq!(redis(&["del", "key", "none"]).as_deref(), Some("1\n"));
+            }
+            let load = [
+                "-h", &address, "-p", "11211", "-t", "set,get", "-n", "2000", "-c", "20", "-P",
+                "4", "-q",
+            ];
+            if let Some(output) = client(net, "redis-benchmark", &load) {
+                assert!(output.contains("SET: ") && output.contains("GET: "), "{output}");
+            }
+        }
+    });
+}
+
+#[test]
+fn the_web_server_answers_curl_over_both_families() {
+    require_net_admin!();
+    let page = vec![b'p'; 300_000];
+    let server =
+        |queue: &AppQueue, running: &dyn Fn() -> bool| web::serve(queue, 80, &page, running);
+    with(1, server, |net, _| {
+        for address in both_families(net) {
+            drop(connect_to(net, &address, 80));
+            let host = if address.contains(':') { format!("[{address}]") } else { address };
+            let url = format!("http://{host}/");
+            // The second request goes over the connection of the first.
+            if let Some(pages) = client(net, "curl", &["-gs", "-m", "30", &url, &url]) {
+                assert_eq!(pages.len(), 2 * page.len());
+            }
+        }
+    });
+}
+
+#[test]
+fn many_octets_are_received_from_the_kernel_and_from_nc() {
+    require_net_admin!();
+    let server =
+        |queue: &AppQueue, running: &dyn Fn() -> bool| bulk::receive(queue, 9000, running, |_| {});
+    with(1, server, |net, _| {
+        let octets: Vec<u8> = (0..3_000_000u32).map(|at| (at / 7) as u8).collect();
+        let mut carried = Carried::default();
+        carried.add(&octets);
+        for address in both_families(net) {
+            let mut stream = connect_to(net, &address, 9000);
+            stream.write_all(&octets).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut line = String::new();
+            stream.read_to_string(&mut line).unwrap();
+            assert_eq!(line, carried.line(), "{address}");
+            if let Some(line) = client(net, "nc", &["-N", &address, "9000"]) {
+                assert_eq!(line, Carried::default().line(), "{address}: nothing was sent");
+            }
+        }
+    });
+}
+
+#[test]
+fn many_octets_are_sent_to_the_kernel() {
+    require_net_admin!();
+    const OCTETS: u64 = 5_000_000;
+    let (told, outcomes) = std::sync::mpsc::channel();
+    let server = |queue: &AppQueue, running: &dyn Fn() -> bool| {
+        for peer in ["10.77.0.2:9000", "[fd77::1]:9000"] {
+            // The kernel may not listen yet.
+            let outcome = loop {
+                match bulk::send(queue, peer.parse().unwrap(), OCTETS, running)? {
+                    Sent::Failed(_) if running() => std::thread::sleep(Duration::from_millis(50)),
+                    outcome => break outcome,
+                }
+            };
+            told.send(outcome).unwrap();
+        }
+        Ok(())
+    };
+    with(1, server, |net, _| {
+        both_families(net);
+        let listener = net.right.run(|| TcpListener::bind(("::", 9000)).unwrap());
+        for _ in 0..2 {
+            let (mut stream, peer) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let (mut octets, mut carried) = (Vec::new(), Carried::default());
+            stream.read_to_end(&mut octets).unwrap();
+            carried.add(&octets);
+            assert_eq!(carried.octets, OCTETS, "{peer}");
+            stream.write_all(carried.line().as_bytes()).unwrap();
+            drop(stream);
+            let outcome = outcomes.recv_timeout(PATIENCE).unwrap();
+            assert_eq!(outcome, Sent::Answered(carried.line()), "{peer}");
+        }
     });
 }

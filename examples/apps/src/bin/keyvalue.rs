@@ -1,4 +1,4 @@
-//! A key-value store that speaks memcached's protocol over UDP: `keyvalue [PORT]`.
+//! A key-value store that speaks memcached's text protocol over UDP and TCP, and redis' over TCP: `keyvalue [PORT]`.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
