@@ -50,6 +50,10 @@ pub enum Kind {
     /// To the stack: how is a stream doing? Without a frame. From the stack: the answer, the bytes of
     /// Linux's `struct tcp_info` in a frame.
     Info,
+    /// From the stack: a stream is at another worker, whose channel is the one of this place (`offset`);
+    /// nothing of it follows here. To the stack, with [value](Entry::value) 0 in the channel before: nothing of
+    /// the stream follows here; with 1 in the other one: all before was read. Without a frame.
+    Moved,
     /// A number that this version does not know; such entries are skipped and counted.
     Unknown(u8),
 }
@@ -68,6 +72,7 @@ impl Kind {
             Kind::Abort => 9,
             Kind::Option => 10,
             Kind::Info => 11,
+            Kind::Moved => 12,
             Kind::Unknown(number) => number,
         }
     }
@@ -85,6 +90,7 @@ impl Kind {
             9 => Kind::Abort,
             10 => Kind::Option,
             11 => Kind::Info,
+            12 => Kind::Moved,
             other => Kind::Unknown(other),
         }
     }

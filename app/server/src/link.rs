@@ -1,7 +1,7 @@
 //! The link, as a worker's assembly sees it.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, mpsc};
 
 use atomic_refcell::AtomicRefCell;
 use rtrb::RingBuffer;
@@ -13,6 +13,7 @@ use weever_packet::Pool;
 
 use crate::channels::Channels;
 use crate::network::HostNetwork;
+use crate::passage::Peer;
 use crate::port::Port;
 use crate::queue::AppLinkQueue;
 use crate::request::ServerError;
@@ -51,21 +52,29 @@ impl AppLink {
         let mut queues: Vec<Box<dyn LinkQueue>> = Vec::new();
         let (mut tables, mut handles) = (Vec::new(), Vec::new());
         let mut ports: Vec<Arc<dyn StreamPort>> = Vec::new();
-        for worker in 0..workers {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let (mut peers, mut inboxes) = (Vec::new(), Vec::new());
+        for _ in 0..workers {
+            let wake = Arc::new(eventfd(0, flags).map_err(ServerError::system("eventfd"))?);
+            let (mail, inbox) = mpsc::channel();
+            peers.push(Peer::new(mail, Arc::clone(&wake)));
+            inboxes.push((wake, inbox));
+        }
+        let peers: Arc<[Peer]> = peers.into();
+        for (worker, (wake, inbox)) in (0..workers).zip(inboxes) {
             let table = SocketTable::new(secret, max_sockets);
             let table: SharedTable = Arc::new(AtomicRefCell::new(table));
             let (sender, commands) = RingBuffer::new(COMMANDS);
-            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-            let wake = Arc::new(eventfd(0, flags).map_err(ServerError::system("eventfd"))?);
             let done = Arc::<AtomicU64>::default();
             let (own, theirs) = (Arc::clone(&wake), Arc::clone(&done));
             handles.push(WorkerHandle { commands: sender, wake: own, sent: 0, done: theirs });
-            let streams = Streams::new(worker, max_sockets);
+            let streams = Streams::new(worker, max_sockets, Arc::clone(&peers));
             let ends = Ends { channels: Channels::default(), streams };
             let ends: SharedEnds = Arc::new(AtomicRefCell::new(ends));
             ports.push(Arc::new(Port(Arc::clone(&ends))));
             let shared = (Arc::clone(&table), ends);
-            let queue = AppLinkQueue::new(worker, (commands, done), wake, shared, large.clone());
+            let queue =
+                AppLinkQueue::new(worker, (commands, done), (wake, inbox), shared, large.clone());
             queues.push(Box::new(queue));
             tables.push(table);
         }

@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 
 use weever_app_ring::PacketInfo;
 use weever_net::stream::{
-    StreamEvent, StreamId, StreamInfo, StreamPort, StreamRequest, StreamStatus,
+    StreamEvent, StreamId, StreamInfo, StreamPort, StreamRequest, StreamState, StreamStatus,
 };
 
+use crate::passage::Told;
 use crate::request::Connections;
-use crate::streams::{Ends, Kept, SharedEnds, Stream, Told, give_back};
+use crate::streams::{Ends, Kept, SharedEnds, Stream};
 
 /// The port of one worker's transport.
 pub(crate) struct Port(pub(crate) SharedEnds);
@@ -53,6 +54,9 @@ impl StreamPort for Port {
         let Some(there) = streams.open.get_mut(&stream).filter(|stream| stream.open) else {
             return octets.len();
         };
+        if !there.is_ready() {
+            return 0;
+        }
         let Some(channel) = channels.of(there.queue) else { return octets.len() };
         match channel.end.deliver_stream(there.number, octets) {
             Ok(done) => {
@@ -78,7 +82,11 @@ impl StreamPort for Port {
         for kept in stream.sent.iter().skip(first.saturating_sub(1)) {
             let skip = (offset + done as u64).saturating_sub(kept.start);
             let Ok(skip) = usize::try_from(skip) else { break };
-            done += stream.frames.read(&kept.frame, skip, &mut out[done..]);
+            let Some((_, frames)) = stream.frames.iter().find(|(home, _)| *home == kept.home)
+            else {
+                break;
+            };
+            done += frames.read(&kept.frame, skip, &mut out[done..]);
             if done == out.len() {
                 break;
             }
@@ -91,7 +99,22 @@ impl StreamPort for Port {
         let Some(stream) = streams.open.get_mut(&stream) else { return };
         let whole = |kept: &Kept| kept.start + kept.frame.len() as u64 <= offset;
         let count = stream.sent.iter().take_while(|kept| whole(kept)).count();
-        give_back(stream.queue, stream.sent.drain(..count), channels);
+        let (queue, frames) = (stream.queue, stream.sent.drain(..count));
+        streams.returns.extend(frames.map(|kept| (kept.home, queue, kept.frame)));
+        streams.give_back(channels);
+    }
+
+    fn may_move(&self, stream: StreamId) -> bool {
+        self.0.borrow().streams.may_move(stream)
+    }
+
+    fn export(&self, stream: StreamId) -> Option<StreamState> {
+        self.0.borrow_mut().streams.export(stream)
+    }
+
+    fn import(&self, stream: StreamId, state: StreamState) -> bool {
+        let Ends { channels, streams } = &mut *self.0.borrow_mut();
+        streams.import(stream, state, channels)
     }
 
     fn inform(&self, stream: StreamId, info: &StreamInfo) {
@@ -117,8 +140,13 @@ impl StreamPort for Port {
 impl Port {
     fn say(&self, stream: StreamId, what: Told) {
         let Ends { channels, streams } = &mut *self.0.borrow_mut();
-        streams.untold.push_back((stream, what));
-        streams.tell_untold(channels);
+        match streams.open.get_mut(&stream).and_then(|stream| stream.passage.as_mut()) {
+            Some(passage) if !passage.ready => passage.untold.push_back(what),
+            _ => {
+                streams.untold.push_back((stream, what));
+                streams.tell_untold(channels);
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
 
 use rtrb::Consumer;
 use weever_app_ring::{ChannelError, Delivery, Kind, NumberMap};
@@ -13,6 +14,7 @@ use weever_packet::{Buffer, Burst, Endpoints, Flags, Nanos, Pool, PoolCache};
 
 use crate::channels::{Channel, Channels};
 use crate::datagram::{Socket, fill, info_of, payload};
+use crate::passage::Mail;
 use crate::streams::{Ends, SharedEnds, Streams};
 use crate::worker::{Command, SharedTable};
 
@@ -31,6 +33,8 @@ pub struct AppLinkQueue {
     commands: Consumer<Command>,
     /// How many commands were carried out.
     done: Arc<AtomicU64>,
+    /// Messages of other workers about streams that move.
+    mail: Receiver<Mail>,
     /// Applications write to it when this worker sleeps.
     own_wake: Arc<OwnedFd>,
     table: SharedTable,
@@ -55,7 +59,7 @@ impl AppLinkQueue {
     pub(crate) fn new(
         worker: u16,
         (commands, done): (Consumer<Command>, Arc<AtomicU64>),
-        own_wake: Arc<OwnedFd>,
+        (own_wake, mail): (Arc<OwnedFd>, Receiver<Mail>),
         (table, ends): (SharedTable, SharedEnds),
         large: Option<Pool>,
     ) -> AppLinkQueue {
@@ -63,6 +67,7 @@ impl AppLinkQueue {
             worker,
             commands,
             done,
+            mail,
             own_wake,
             table,
             ends,
@@ -312,6 +317,7 @@ impl LinkQueue for AppLinkQueue {
 
     fn flush(&mut self, _pool: &mut PoolCache) -> Result<(), LinkError> {
         let Ends { channels, streams } = &mut *self.ends.borrow_mut();
+        streams.give_back(channels);
         streams.tell_untold(channels);
         channels.publish();
         Ok(())
@@ -322,11 +328,17 @@ impl LinkQueue for AppLinkQueue {
     }
 
     fn unsent(&self) -> bool {
-        self.ends.borrow_mut().channels.all().iter().any(|channel| channel.dirty)
+        let Ends { channels, streams } = &mut *self.ends.borrow_mut();
+        streams.has_unsaid() || channels.all().iter().any(|channel| channel.dirty)
     }
 
     fn advance(&mut self, _now: Nanos) {
         self.turn = self.turn.wrapping_add(1);
+        if let Ok(first) = self.mail.try_recv() {
+            let streams = &mut self.ends.borrow_mut().streams;
+            streams.receive(first);
+            self.mail.try_iter().for_each(|mail| streams.receive(mail));
+        }
         for _ in 0..COMMANDS_PER_TURN {
             let Ok(command) = self.commands.pop() else { break };
             self.carry_out(command);

@@ -15,13 +15,14 @@ use std::sync::mpsc::Sender;
 
 use atomic_refcell::AtomicRefCell;
 use weever_app_ring::{
-    ChannelError, Kind, NumberMap, PacketInfo, STREAMS, SentFrame, SentFrames, StreamOption,
-    Transmit,
+    ChannelError, Delivery, Kind, NumberMap, PacketInfo, STREAMS, SentFrame, SentFrames,
+    StreamOption, Transmit,
 };
 use weever_net::demux::Binding;
-use weever_net::stream::{LINUX_INFO_LEN, StreamEvent, StreamId, StreamRequest};
+use weever_net::stream::{StreamEvent, StreamId, StreamRequest};
 
 use crate::channels::{Channel, Channels};
+use crate::passage::{Action, Passage, Peer, Relay, Told};
 use crate::request::Connections;
 
 /// Numbers of a worker's streams, below the worker's own and the highest bit.
@@ -33,6 +34,8 @@ const NO_ROOM: u16 = 105;
 pub(crate) struct Kept {
     pub(crate) start: u64,
     pub(crate) frame: SentFrame,
+    /// The worker by whose channel it came.
+    pub(crate) home: u16,
 }
 
 pub(crate) struct Stream {
@@ -47,17 +50,14 @@ pub(crate) struct Stream {
     pub(crate) sent: VecDeque<Kept>,
     /// The stream offset behind the last octet to send.
     end: u64,
-    pub(crate) frames: SentFrames,
+    /// The octets of frames, by the worker to whose channel they belong.
+    pub(crate) frames: Vec<(u16, SentFrames)>,
     /// Octets that were delivered and not consumed.
     pub(crate) unread: u64,
     /// Closing resets it, also when the application ends.
     resets: bool,
-}
-
-/// What an application is told of a stream.
-pub(crate) enum Told {
-    Event(StreamEvent),
-    Info(Box<[u8; LINUX_INFO_LEN]>),
+    /// It came from another worker, and its application has not changed over yet.
+    pub(crate) passage: Option<Box<Passage>>,
 }
 
 /// Listeners with one binding: connections go to them in turn.
@@ -72,12 +72,20 @@ pub(crate) struct Group {
 
 /// The streams of one worker.
 pub(crate) struct Streams {
-    worker: u16,
+    pub(crate) worker: u16,
     next: u32,
     pub(crate) most: usize,
     pub(crate) open: NumberMap<Stream>,
     /// Streams by the queue and the number that its application chose.
-    named: HashMap<(u32, u32), StreamId>,
+    pub(crate) named: HashMap<(u32, u32), StreamId>,
+    /// Streams that have gone to other workers, and whose applications have not changed over yet.
+    pub(crate) relays: NumberMap<Relay>,
+    /// The ways to all workers.
+    pub(crate) peers: Arc<[Peer]>,
+    /// Frames that are not needed any more: the worker of their channel, and their queue.
+    pub(crate) returns: Vec<(u16, u32, SentFrame)>,
+    /// The transport may deliver where it could not.
+    pub(crate) freed: bool,
     pub(crate) groups: Vec<Group>,
     pub(crate) requests: VecDeque<StreamRequest>,
     /// Events and answers that the channels had no room for, in order.
@@ -97,13 +105,17 @@ pub(crate) struct Ends {
 pub(crate) type SharedEnds = Arc<AtomicRefCell<Ends>>;
 
 impl Streams {
-    pub(crate) fn new(worker: u16, most: usize) -> Streams {
+    pub(crate) fn new(worker: u16, most: usize, peers: Arc<[Peer]>) -> Streams {
         Streams {
             worker,
             next: 0,
             most,
             open: NumberMap::default(),
             named: HashMap::new(),
+            relays: NumberMap::default(),
+            peers,
+            returns: Vec::new(),
+            freed: false,
             groups: Vec::new(),
             requests: VecDeque::new(),
             untold: VecDeque::new(),
@@ -114,7 +126,7 @@ impl Streams {
 
     /// Whether the transport has something to do: requests, or room where there was none.
     pub(crate) fn is_wanted(&mut self, channels: &mut Channels) -> bool {
-        let mut freed = false;
+        let mut freed = std::mem::take(&mut self.freed);
         self.short.retain(|queue| {
             let waits = channels.of(*queue).is_some_and(|channel| !channel.end.has_room());
             freed |= !waits;
@@ -125,7 +137,12 @@ impl Streams {
 
     /// Whether nothing has to be done before an application does something.
     pub(crate) fn may_sleep(&self) -> bool {
-        self.requests.is_empty() && self.untold.is_empty()
+        self.requests.is_empty() && !self.freed && !self.has_unsaid()
+    }
+
+    /// Whether something waits to be told or given back.
+    pub(crate) fn has_unsaid(&self) -> bool {
+        !self.untold.is_empty() || !self.returns.is_empty()
     }
 
     pub(crate) fn listen(&mut self, queue: u32, listener: u32, binding: Binding, backlog: u32) {
@@ -160,8 +177,11 @@ impl Streams {
     pub(crate) fn abandon(&mut self, queue: u32) {
         for (&stream, there) in self.open.iter_mut().filter(|(_, s)| s.queue == queue && s.open) {
             there.open = false;
-            self.requests.push_back(close(stream, there));
+            if !there.close_later() {
+                self.requests.push_back(close(stream, there));
+            }
         }
+        self.abandon_relays(queue);
         self.named.retain(|(owner, _), _| *owner != queue);
     }
 
@@ -176,7 +196,7 @@ impl Streams {
     }
 
     pub(crate) fn add(&mut self, id: StreamId, number: u32, channel: &Channel) {
-        let frames = channel.end.sent_frames();
+        let frames = vec![(self.worker, channel.end.sent_frames())];
         let stream = Stream {
             queue: channel.queue,
             number,
@@ -187,6 +207,7 @@ impl Streams {
             frames,
             unread: 0,
             resets: false,
+            passage: None,
         };
         self.open.insert(id, stream);
     }
@@ -226,52 +247,77 @@ impl Streams {
             self.requests.extend(request);
             return Ok(sensible);
         }
-        let Some((id, stream)) = self.find(queue, transmit.socket) else {
-            channel.end.complete()?;
-            return Ok(false);
+        let (id, finished) = match self.find(queue, transmit.socket) {
+            Some((id, stream)) => (id, stream.finished && stream.passage.is_none()),
+            None => match self.relayed(queue, transmit.socket) {
+                Some(id) => (id, false),
+                None => {
+                    channel.end.complete()?;
+                    return Ok(false);
+                }
+            },
         };
         let value = transmit.len as u32;
-        let request = match transmit.kind {
-            Kind::Stream if stream.finished => None,
-            Kind::Stream => channel.end.keep().map(|frame| {
+        let action = match transmit.kind {
+            Kind::Stream if finished => None,
+            Kind::Stream => channel.end.keep().map(Action::Octets),
+            Kind::Moved if value == 0 => Some(Action::End),
+            kind => Some(Action::Request(kind, value)),
+        };
+        channel.end.complete()?;
+        Ok(match action {
+            Some(Action::Request(Kind::Moved, _)) => self.note_ready(id),
+            Some(action) => self.take_action(id, action),
+            None => false,
+        })
+    }
+
+    /// Carries out what the application of a stream has asked for; false if it makes no sense.
+    pub(crate) fn apply(&mut self, id: StreamId, home: u16, action: Action) -> bool {
+        let Some(stream) = self.open.get_mut(&id) else { return false };
+        let request = match action {
+            Action::Octets(frame) if stream.finished => {
+                self.returns.push((home, stream.queue, frame));
+                None
+            }
+            Action::Octets(frame) => {
                 let octets = frame.len() as u32;
-                stream.sent.push_back(Kept { start: stream.end, frame });
+                stream.sent.push_back(Kept { start: stream.end, frame, home });
                 stream.end += u64::from(octets);
-                StreamRequest::Send { stream: id, octets }
-            }),
-            Kind::Consumed if u64::from(value) <= stream.unread => {
+                Some(StreamRequest::Send { stream: id, octets })
+            }
+            Action::Request(Kind::Consumed, value) if u64::from(value) <= stream.unread => {
                 stream.unread -= u64::from(value);
                 Some(StreamRequest::Consumed { stream: id, octets: value })
             }
-            Kind::Finished => {
+            Action::Request(Kind::Finished, _) => {
                 stream.finished = true;
                 Some(StreamRequest::Finish { stream: id })
             }
-            Kind::Option => match StreamOption::from_word(value) {
+            Action::Request(Kind::Option, value) => match StreamOption::from_word(value) {
                 Some(StreamOption::ResetOnClose(resets)) => {
                     stream.resets = resets;
-                    channel.end.complete()?;
-                    return Ok(true);
+                    return true;
                 }
                 Some(StreamOption::DeferAccept(_) | StreamOption::SendBuffer(_)) | None => None,
                 Some(option) => Some(StreamRequest::Set { stream: id, option }),
             },
-            Kind::Info => Some(StreamRequest::Inform { stream: id }),
-            Kind::Closed | Kind::Abort => {
+            Action::Request(Kind::Info, _) => Some(StreamRequest::Inform { stream: id }),
+            Action::Request(kind @ (Kind::Closed | Kind::Abort), _) => {
                 (stream.open, stream.finished) = (false, true);
-                let request = match transmit.kind {
+                let name = (stream.queue, stream.number);
+                let request = match kind {
                     Kind::Closed => close(id, stream),
                     _ => StreamRequest::Abort { stream: id },
                 };
-                self.named.remove(&(queue, transmit.socket));
+                self.named.remove(&name);
                 Some(request)
             }
             _ => None,
         };
-        channel.end.complete()?;
         let sensible = request.is_some();
         self.requests.extend(request);
-        Ok(sensible)
+        sensible
     }
 
     fn connect(
@@ -302,9 +348,10 @@ impl Streams {
         let mut full: Vec<u32> = Vec::new();
         for _ in 0..self.untold.len() {
             let Some((id, what)) = self.untold.pop_front() else { break };
-            let Some(stream) = self.open.get(&id) else { continue };
-            let queue = stream.queue;
-            let told = !full.contains(&queue) && tell(stream, &what, channels);
+            let place = self.open.get(&id).map(|there| (there.queue, there.number, there.open));
+            let relay = || self.relays.get(&id).map(|there| (there.queue, there.number, true));
+            let Some((queue, number, open)) = place.or_else(relay) else { continue };
+            let told = !open || !full.contains(&queue) && tell((queue, number), &what, channels);
             if !told {
                 full.push(queue);
                 self.untold.push_back((id, what));
@@ -319,7 +366,8 @@ impl Streams {
         if stream.open {
             self.named.remove(&(stream.queue, stream.number));
         }
-        give_back(stream.queue, stream.sent, channels);
+        self.return_all(stream.queue, stream.sent);
+        self.give_back(channels);
     }
 }
 
@@ -334,13 +382,18 @@ fn close(id: StreamId, stream: &Stream) -> StreamRequest {
 }
 
 /// Writes an event or an answer into the ring of a stream's channel; false when there is no room. Done once
-/// the application is gone or has closed the stream.
-fn tell(stream: &Stream, what: &Told, channels: &mut Channels) -> bool {
-    let Some(channel) = channels.of(stream.queue).filter(|_| stream.open) else { return true };
-    let number = stream.number;
+/// the application is gone.
+fn tell((queue, number): (u32, u32), what: &Told, channels: &mut Channels) -> bool {
+    let Some(channel) = channels.of(queue) else { return true };
     let plain = |kind, value| (kind, (value, 0));
     let event = match what {
         Told::Event(event) => *event,
+        Told::Moved(worker) => {
+            let told = channel.end.notify(number, Kind::Moved, (*worker, 0), None);
+            channel.dirty = true;
+            channel.broken |= told.is_err();
+            return told.is_ok_and(|told| told == Delivery::Delivered) || channel.broken;
+        }
         Told::Info(info) => {
             let told = channel.end.inform(number, &info[..]);
             channel.dirty = true;
@@ -363,17 +416,5 @@ fn tell(stream: &Stream, what: &Told, channels: &mut Channels) -> bool {
     let told = channel.end.notify(number, kind, value, None);
     channel.dirty = true;
     channel.broken |= told.is_err();
-    told.is_ok_and(|told| told == weever_app_ring::Delivery::Delivered) || channel.broken
-}
-
-pub(crate) fn give_back(
-    queue: u32,
-    frames: impl IntoIterator<Item = Kept>,
-    channels: &mut Channels,
-) {
-    let Some(channel) = channels.of(queue) else { return };
-    for Kept { frame, .. } in frames {
-        channel.broken |= channel.end.give_back(frame).is_err();
-    }
-    channel.dirty = true;
+    told.is_ok_and(|told| told == Delivery::Delivered) || channel.broken
 }

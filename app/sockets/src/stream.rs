@@ -73,6 +73,9 @@ pub(crate) struct Streams {
     /// Streams with octets that were read and the stack is not told of yet.
     pub(crate) readers: Vec<SocketId>,
     pub(crate) found: VecDeque<Found>,
+    /// Marks that streams have changed over to another channel, which the stack is not told yet: number,
+    /// channel and value.
+    pub(crate) marks: Vec<(SocketId, u16, u32)>,
     /// The number of the stream that was connected last.
     last: u32,
 }
@@ -161,6 +164,14 @@ impl Streams {
             // Frames of others have to come back first: nothing of its own will tell.
             there.blocked = false;
             self.found.push_back(Found::Writable(stream));
+        }
+    }
+
+    /// A stream is at another worker: it is used by that one's channel from now on.
+    pub(crate) fn change_over(&mut self, number: SocketId, (from, to): (u16, u16)) {
+        if let Some(stream) = self.open.get_mut(&number) {
+            stream.channel = to;
+            self.marks.extend([(number, from, 0), (number, to, 1)]);
         }
     }
 

@@ -145,6 +145,7 @@ impl StackEnd {
             | Kind::Abort
             | Kind::Option
             | Kind::Info
+            | Kind::Moved
             | Kind::Closed
                 if entry.frame == NO_FRAME =>
             {

@@ -272,6 +272,7 @@ impl AppQueue {
     /// Tells the stack of octets that were read, as far as the rings have room.
     pub(super) fn commit_read(&self) -> Result<(), Error> {
         let mut streams = self.streams.borrow_mut();
+        self.mark_moves(&mut streams);
         while let Some(number) = streams.readers.last().copied() {
             if let Some(Stream { channel, read, .. }) = streams.open.get_mut(&number) {
                 let mut end = self.channels[usize::from(*channel)].end.borrow_mut();
@@ -283,6 +284,15 @@ impl AppQueue {
             streams.readers.pop();
         }
         Ok(())
+    }
+
+    /// Tells the stack that streams are used by their new channels from now on, as far as the rings have room.
+    fn mark_moves(&self, streams: &mut Streams) {
+        streams.marks.retain(|(number, channel, value)| {
+            let mut end = self.channels[usize::from(*channel)].end.borrow_mut();
+            // A broken channel is found out by the next call that reads it.
+            !end.request(Kind::Moved, *number, *value).unwrap_or(true)
+        });
     }
 
     /// The next event that the library finds out by itself.
@@ -352,6 +362,12 @@ impl AppQueue {
                 let info = StreamInfo::of(self.frames_of(channel).bytes(&frame, offset, len));
                 self.release(channel, Some(frame));
                 Event::Info(stream, info)
+            }
+            Kind::Moved => {
+                let to = offset.min(self.channels.len() as u16 - 1);
+                streams.change_over(number, (channel, to));
+                self.mark_moves(&mut streams);
+                return None;
             }
             Kind::Finished => Event::Finished(stream),
             Kind::Error => Event::StreamFailed(stream, offset),

@@ -122,8 +122,10 @@ impl AppQueue {
     /// Nothing when it concerns a socket that is closed here.
     fn event(&self, channel: u16, received: Received) -> Result<Option<Event<'_>>, Error> {
         let (number, kind, errno) = (received.socket, received.kind, received.offset);
-        let of_stream =
-            matches!(kind, Kind::Stream | Kind::Connected | Kind::Finished | Kind::Info);
+        let of_stream = matches!(
+            kind,
+            Kind::Stream | Kind::Connected | Kind::Finished | Kind::Info | Kind::Moved
+        );
         if of_stream || number >= FIRST_STREAM {
             return Ok(self.stream_event(channel, received));
         }

@@ -87,6 +87,7 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
         most: build.param("connections")?,
         applications: build.env.get(),
         tcp: None,
+        worker: 0,
         arrived: Vec::new(),
     }))
 }
@@ -103,6 +104,8 @@ struct TcpEndpoint {
     applications: Option<Arc<Applications>>,
     /// The state; made by the first call, which tells the time.
     tcp: Option<Box<Tcp>>,
+    /// The worker that runs it, as the last call told.
+    worker: u16,
     /// Connections of other workers' that came since: only a call tells the time.
     arrived: Vec<Moved>,
 }
@@ -118,7 +121,12 @@ impl TcpEndpoint {
     }
 
     /// The state, with the listeners and the MTU that hold now.
-    fn tcp(&mut self, now: Nanos) -> (&mut Tcp, &NetState, &View) {
+    fn tcp(
+        &mut self,
+        (worker, now): (u16, Nanos),
+        port: Option<&dyn StreamPort>,
+    ) -> (&mut Tcp, &NetState, &View) {
+        self.worker = worker;
         let state = self.network.load();
         let (root, most) = (self.root, self.most);
         let tcp = self.tcp.get_or_insert_with(|| Box::new(Tcp::new(root, most, now)));
@@ -128,7 +136,7 @@ impl TcpEndpoint {
         }
         tcp.listen(&self.services, now);
         for moved in self.arrived.drain(..) {
-            tcp.settle_in(moved, now);
+            tcp.settle_in(moved, port, now);
         }
         (tcp, state, self.paths.load())
     }
@@ -144,7 +152,7 @@ fn least_mtu(state: &NetState) -> u16 {
 impl Block for TcpEndpoint {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let (port, flows) = (self.port(cx.worker), self.flows);
-        let (tcp, state, paths) = self.tcp(cx.now);
+        let (tcp, state, paths) = self.tcp((cx.worker, cx.now), port.as_deref());
         let given = Given { state, paths, flows, port: port.as_deref() };
         for task in bits(input) {
             // Applications wake the endpoint by a packet without octets.
@@ -165,7 +173,7 @@ impl Block for TcpEndpoint {
 
     fn poll(&mut self, cx: &mut Cx<'_>) {
         let (port, flows) = (self.port(cx.worker), self.flows);
-        let (tcp, state, paths) = self.tcp(cx.now);
+        let (tcp, state, paths) = self.tcp((cx.worker, cx.now), port.as_deref());
         let given = Given { state, paths, flows, port: port.as_deref() };
         tcp.endpoint.handle_timeout(cx.now);
         tcp.work(cx, &given);
@@ -185,28 +193,19 @@ impl Block for TcpEndpoint {
         Some(flow_key(&tuple, self.flows))
     }
 
-    /// The octets of an application's connection lie with the applications of its worker, and one that
-    /// waits to be accepted may become such a connection.
+    /// A stream stays until its application has changed over to this worker.
     fn may_leave(&self, flow: FlowKey) -> bool {
-        let Some(tcp) = &self.tcp else { return true };
-        let mut jobs = tcp.sessions.of_flow(flow).into_iter().map(|id| tcp.sessions.job(id));
-        jobs.all(|job| matches!(job, Some(Job::Echo | Job::Discard)))
+        let (Some(tcp), port) = (&self.tcp, self.port(self.worker)) else { return true };
+        let streams = tcp.sessions.of_flow(flow).into_iter();
+        let mut streams = streams.filter_map(|id| tcp.sessions.stream(id));
+        streams.all(|stream| port.as_ref().is_some_and(|port| port.may_move(stream)))
     }
 
     fn export_flow(&mut self, flow: FlowKey) -> Option<State> {
+        let port = self.port(self.worker);
         let tcp = self.tcp.as_mut()?;
-        let mut all = MovedFlow::new();
-        for id in tcp.sessions.of_flow(flow) {
-            if matches!(tcp.sessions.job(id), Some(Job::Stream(_))) {
-                // It cannot move, and this worker has no endpoint any more: it ends.
-                tcp.endpoint.abort(id, 0);
-                continue;
-            }
-            let session = tcp.sessions.remove(id);
-            if let Some((connection, session)) = tcp.endpoint.export(id).zip(session) {
-                all.push(Moved { connection: Box::new(connection), session });
-            }
-        }
+        let moved = tcp.sessions.of_flow(flow).into_iter();
+        let all: MovedFlow = moved.filter_map(|id| tcp.send_off(id, port.as_deref())).collect();
         (!all.is_empty()).then(|| Box::new(all) as State)
     }
 

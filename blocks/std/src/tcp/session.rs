@@ -104,6 +104,14 @@ impl Session {
         }
     }
 
+    /// The application's stream, if it is one's.
+    pub(super) fn stream(&self) -> Option<StreamId> {
+        match self.job {
+            Job::Stream(stream) => Some(stream.number),
+            _ => None,
+        }
+    }
+
     /// The application has chosen how large its window is: it does not grow by itself any more.
     pub(super) fn fix_region(&mut self, capacity: u32) {
         self.fixed = true;
@@ -324,12 +332,6 @@ impl Sessions {
         (session.id == id).then_some(session)
     }
 
-    /// The use of a connection's octets.
-    pub(super) fn job(&self, id: Id) -> Option<Job> {
-        let session = self.slots.get(id.slot())?.as_ref().filter(|it| it.id == id)?;
-        Some(session.job)
-    }
-
     /// Adds a record; the one that the slot had before is forgotten.
     pub(super) fn add(&mut self, mut session: Session) {
         let at = session.id.slot();
@@ -366,6 +368,11 @@ impl Sessions {
             before = other.next;
         }
         Some(session)
+    }
+
+    /// The application's stream of a connection, if it is one's.
+    pub(super) fn stream(&self, id: Id) -> Option<StreamId> {
+        self.slots.get(id.slot())?.as_ref().filter(|session| session.id == id)?.stream()
     }
 
     /// The connections of a flow: nearly always one.

@@ -66,6 +66,11 @@ impl Streams {
         self.open.remove(&stream);
     }
 
+    /// A stream that has moved here has this connection.
+    pub(super) fn adopt(&mut self, stream: StreamId, id: Id) {
+        self.open.insert(stream, id);
+    }
+
     /// Carries out what applications have asked for since the last call.
     pub(super) fn take_requests(
         &mut self,
@@ -278,10 +283,7 @@ fn report(parts: &mut Parts<'_>, port: &dyn StreamPort, most: usize, now: Nanos)
         let session = parts.sessions.get_mut(id);
         let iface = session.as_ref().map_or(NO_IFACE, |session| session.iface);
         let (local, remote) = ends(connection, iface);
-        let stream = session.and_then(|session| match session.job {
-            Job::Stream(stream) => Some(stream.number),
-            _ => None,
-        });
+        let stream = session.and_then(|session| session.stream());
         all.push(StreamStatus { stream, local, remote, info: connection.info(now) });
     }
     port.report(all, parts.endpoint.len());

@@ -4,7 +4,7 @@ use weever_block::{Cx, Nanos};
 use weever_net::pmtu::View;
 use weever_net::random::Key;
 use weever_net::state::NetState;
-use weever_net::stream::{StreamEvent, StreamPort};
+use weever_net::stream::{StreamEvent, StreamPort, StreamState};
 use weever_packet::NO_IFACE;
 use weever_tcp::{Connection, Endpoint, Events, Id, ListenerConfig, ListenerId, TcpConfig};
 
@@ -25,6 +25,8 @@ pub(super) const FLOWS_FULL: usize = 7;
 
 /// Segments that start in one call: the rest of the turn belongs to others.
 const BUDGET: usize = 64;
+/// There is another connection between the ends of one that has moved here.
+const ECONNABORTED: u16 = 103;
 /// When to ask again for a buffer.
 const NO_BUFFER_WAIT: Nanos = 1_000_000;
 
@@ -46,6 +48,8 @@ pub(super) struct Tcp {
 pub(super) struct Moved {
     pub(super) connection: Box<Connection>,
     pub(super) session: Session,
+    /// The application's side of it, if it is an application's.
+    pub(super) stream: Option<StreamState>,
 }
 
 /// The connections of a flow.
@@ -227,12 +231,39 @@ impl Tcp {
         Some(cx.now + 1)
     }
 
+    /// A connection that another worker goes on with.
+    pub(super) fn send_off(&mut self, id: Id, port: Option<&dyn StreamPort>) -> Option<Moved> {
+        let number = self.sessions.stream(id);
+        let stream = number.and_then(|number| port?.export(number));
+        if number.is_some() && stream.is_none() {
+            // It cannot move, and this worker has no endpoint any more: it ends.
+            self.endpoint.abort(id, 0);
+            return None;
+        }
+        number.into_iter().for_each(|number| self.streams.forget(number));
+        let session = self.sessions.remove(id);
+        let (connection, session) = self.endpoint.export(id).zip(session)?;
+        Some(Moved { connection: Box::new(connection), session, stream })
+    }
+
     /// A connection that another worker had.
-    pub(super) fn settle_in(&mut self, moved: Moved, now: Nanos) {
-        let Moved { connection, session } = moved;
+    pub(super) fn settle_in(&mut self, moved: Moved, port: Option<&dyn StreamPort>, now: Nanos) {
+        let Moved { connection, session, stream } = moved;
+        let number = session.stream();
+        if let (Some(number), Some(state), Some(port)) = (number, stream, port) {
+            port.import(number, state);
+        }
         let accepted = !matches!(session.job, Job::Waiting | Job::Deferred(_));
         if let Ok(id) = self.endpoint.import(*connection, accepted, now) {
             self.sessions.adopt(session, id);
+            if let Some(number) = number {
+                // What was not delivered there is offered here.
+                self.streams.adopt(number, id);
+                self.again.push(id);
+            }
+        } else if let (Some(number), Some(port)) = (number, port) {
+            port.tell(number, StreamEvent::Failed(ECONNABORTED));
+            port.tell(number, StreamEvent::Closed);
         }
     }
 }

@@ -23,7 +23,9 @@
 
 mod info;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::any::Any;
 use core::net::SocketAddr;
 
 use crate::demux::Binding;
@@ -151,6 +153,29 @@ pub enum StreamEvent {
     Closed,
 }
 
+impl StreamRequest {
+    /// The stream that it is about; a listener's and an operator's requests are about none.
+    pub fn stream(&self) -> Option<StreamId> {
+        match *self {
+            StreamRequest::Listen { .. }
+            | StreamRequest::StopListening { .. }
+            | StreamRequest::SetListener { .. }
+            | StreamRequest::Report { .. } => None,
+            StreamRequest::Connect { stream, .. }
+            | StreamRequest::Send { stream, .. }
+            | StreamRequest::Consumed { stream, .. }
+            | StreamRequest::Finish { stream }
+            | StreamRequest::Close { stream }
+            | StreamRequest::Abort { stream }
+            | StreamRequest::Set { stream, .. }
+            | StreamRequest::Inform { stream } => Some(stream),
+        }
+    }
+}
+
+/// A stream on its way from one worker to another, as the applications' side knows it.
+pub type StreamState = Box<dyn Any + Send>;
+
 /// The applications' side of a transport at one worker. Only the worker's thread calls it; nothing
 /// blocks.
 pub trait StreamPort: Send + Sync {
@@ -172,6 +197,18 @@ pub trait StreamPort: Send + Sync {
 
     /// The octets before this offset were acknowledged: their frames go back.
     fn acknowledged(&self, stream: StreamId, offset: u64);
+
+    /// Whether the connection of a stream may go to another worker now.
+    fn may_move(&self, stream: StreamId) -> bool;
+
+    /// Takes a stream out, whose connection goes to another worker. Its requests that were not taken go
+    /// with it. `None` if it [may not](Self::may_move).
+    fn export(&self, stream: StreamId) -> Option<StreamState>;
+
+    /// Goes on with a stream that another worker's port gave away, under its number; false if it is none.
+    /// The octets that were not delivered are to be offered; their application may not take any for a
+    /// while.
+    fn import(&self, stream: StreamId, state: StreamState) -> bool;
 
     /// Answers [`StreamRequest::Inform`]; kept while the application has no room for it.
     fn inform(&self, stream: StreamId, info: &StreamInfo);
