@@ -124,13 +124,10 @@ impl AppServer {
         Ok(bindings.bind(binding, Sharing::Exclusive, holder)?)
     }
 
-    /// The same for a listener of the stack's own services by TCP.
-    ///
-    /// # Errors
-    /// [`ServerError::Bind`] when it is taken already.
-    pub fn reserve_listener(&mut self, binding: Binding) -> Result<(), ServerError> {
-        let holder = Holder { socket: 0, owner: 0, user: 0 };
-        Ok(self.listeners.bind(binding, Sharing::Exclusive, holder)?)
+    /// Gives back what [`reserve`](Self::reserve) has taken.
+    pub fn unreserve(&mut self, binding: &Binding, listens: bool) {
+        let bindings = if listens { &mut self.listeners } else { &mut self.bindings };
+        bindings.release(binding, 0);
     }
 
     pub(crate) fn worker_count(&self) -> usize {

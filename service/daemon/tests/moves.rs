@@ -4,10 +4,16 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use common::steered::{Bench, ECHO, STACK, config};
 use socket2::{Domain, Socket, Type};
+use weever_app_sockets::{AppQueue, Event, QueueConfig, StreamOption};
 use weever_daemon::config::Share;
 use weever_testbed::{Fixture, require_net_admin};
 
@@ -59,12 +65,60 @@ fn handed_over(bench: &Bench) -> u64 {
     endpoint.spawned.iter().filter(|c| c.name == "to the owner").map(|c| c.packets).sum()
 }
 
+/// An application that sends back what its streams bring, until it is told to stop.
+fn application(path: PathBuf, listens: Sender<()>, stop: Arc<AtomicBool>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let queue = AppQueue::connect(&QueueConfig { path, ..QueueConfig::default() }).unwrap();
+        queue.listen_tcp(SocketAddr::from(([0, 0, 0, 0], ECHO)), 16, false).unwrap();
+        listens.send(()).unwrap();
+        while !stop.load(Ordering::Relaxed) {
+            while let Some(event) = queue.next().unwrap() {
+                match event {
+                    Event::Octets(octets) => {
+                        let (stream, octets) = (octets.stream(), octets.octets().to_vec());
+                        assert_eq!(queue.write(stream, &octets).unwrap(), octets.len());
+                    }
+                    Event::Finished(stream) => queue.close_stream(stream).unwrap(),
+                    Event::Accepted(_, stream) => {
+                        queue.set_option(stream, StreamOption::NoDelay(true)).unwrap();
+                    }
+                    Event::Writable(_) | Event::StreamClosed(_) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+            queue.wait(Some(Duration::from_millis(20))).unwrap();
+        }
+    })
+}
+
 #[test]
 fn a_connection_moves_with_its_filter_and_nothing_is_lost() {
     require_net_admin!();
     let mut config = config(POLICY, None, Share::None);
     config.services.tcp_echo = Some(ECHO);
     let bench = Bench::start(config);
+    moves(bench);
+}
+
+#[test]
+fn a_stream_of_an_application_moves_too() {
+    require_net_admin!();
+    let mut config = config(POLICY, None, Share::None);
+    let path = std::env::temp_dir().join(format!("weever-moves-{}.sock", std::process::id()));
+    config.apps = Some(path.clone());
+    let bench = Bench::start(config);
+    let stop = Arc::new(AtomicBool::new(false));
+    let (listens, heard) = std::sync::mpsc::channel();
+    let application = application(path, listens, Arc::clone(&stop));
+    heard.recv_timeout(Duration::from_secs(10)).expect("it listens");
+    moves(bench);
+    stop.store(true, Ordering::Relaxed);
+    // The stack has ended meanwhile, which its queue learns.
+    let _ended = application.join();
+}
+
+/// Exchanges octets with the echo service before, while and after its connection moves.
+fn moves(bench: Bench) {
     let mut stream = connect(&bench);
     exchange(&mut stream, 4);
     let lost = dropped(&bench);

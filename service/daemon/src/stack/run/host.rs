@@ -85,11 +85,6 @@ pub(in crate::stack) fn application_server(
         // one on the DHCP client's.
         let _ = server.reserve(binding, protocol == "tcp");
     }
-    let services = [config.services.tcp_echo, config.services.tcp_discard];
-    for port in services.into_iter().flatten() {
-        let binding = Binding { local_port: Some(port), ..Binding::default() };
-        let _ = server.reserve_listener(binding);
-    }
     Ok(server)
 }
 

@@ -217,13 +217,40 @@ mod tests {
     use crate::stack::Stack;
 
     fn stack() -> (Stack, weever_link::memory::MemoryLink) {
+        stack_with(None)
+    }
+
+    fn stack_with(apps: Option<std::path::PathBuf>) -> (Stack, weever_link::memory::MemoryLink) {
         let mut config = Config::new("memory0", "10.0.0.1/24".parse().unwrap());
         config.probe = false;
         config.services.echo = Some(7);
+        config.apps = apps;
         let pool = Pool::new(PoolConfig { frames: 2048, ..PoolConfig::default() }).unwrap();
         let link = MemoryConfig { waitable: true, ..MemoryConfig::default() };
         let (ours, theirs) = pair(&link).unwrap();
         (Stack::start_on(vec![Box::new(ours)], pool, config).unwrap(), theirs)
+    }
+
+    #[test]
+    fn a_port_is_a_services_or_an_applications_also_when_it_changes() {
+        let path = std::env::temp_dir().join(format!("weever-ports-{}.sock", std::process::id()));
+        let (stack, _theirs) = stack_with(Some(path.clone()));
+        let config = weever_app_sockets::QueueConfig { path, ..Default::default() };
+        let queue = weever_app_sockets::AppQueue::connect(&config).unwrap();
+        let listen = |port| queue.listen_tcp(([0, 0, 0, 0], port).into(), 4, false);
+        let set = |text: &str| stack.shared.assign(&[text.parse().unwrap()]);
+        let own = listen(8080).unwrap();
+        let refused = set("services.tcp-echo=8080").unwrap_err();
+        assert!(refused.message.contains("8080"), "{refused:?}");
+        assert_eq!(stack.status().services.len(), 1, "it serves what it did");
+        set("services.tcp-echo=9090").unwrap();
+        assert!(listen(9090).is_err(), "the service has it");
+        set("services.tcp-echo=9091").unwrap();
+        listen(9090).unwrap();
+        queue.close_listener(own).unwrap();
+        set("services.tcp-echo=8080").unwrap();
+        set("services.tcp-echo=none").unwrap();
+        listen(8080).unwrap();
     }
 
     #[test]

@@ -6,8 +6,10 @@ mod values;
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use weever_app_server::ServerError;
 use weever_engine::Published;
 use weever_link_sys::af_xdp::ReceiveThreads;
+use weever_net::demux::Binding;
 use weever_net::state::NetConfig;
 use weever_service_api::{ApiError, Assignment, Changed};
 
@@ -52,13 +54,22 @@ impl Shared {
         }
         let mut all = Changed { epoch: self.host.publisher.epoch(), ..Changed::default() };
         let mut late = None;
+        let wanted_services = wanted.services();
         if of_graph {
             let services = wanted.services();
+            if let Err(error) = self.reserve(before.services(), services) {
+                let of_services = |of: &&Assignment| of.path.starts_with("services.");
+                let culprit = assignments.iter().rfind(of_services).unwrap_or(&assignments[0]);
+                return Err(refused(culprit, &error.to_string()));
+            }
             match program.change(&self.host.publisher, |program| *program = wanted) {
                 Ok((published, ())) => all = changed(published),
                 // The worker has the change before it, and nothing takes it back.
                 Err(error) if error.is_late() => late = Some(error),
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    let _was_held = self.reserve(services, before.services());
+                    return Err(error.into());
+                }
             }
             self.set_served(services, &mut all);
         }
@@ -66,6 +77,7 @@ impl Shared {
             // The change has become impossible since it was checked: a lease or a router changed the
             // network.
             let services = before.services();
+            let _was_held = self.reserve(wanted_services, services);
             let undone = program.change(&self.host.publisher, |program| *program = before);
             self.set_served(services, &mut all);
             undone?;
@@ -77,6 +89,30 @@ impl Shared {
             tracing::info!(threads = wanted, "workers on each queue");
         }
         late.map_or(Ok(all), |error| Err(error.into()))
+    }
+
+    /// Keeps the ports of the services out of applications' reach, in place of those that they had: all of
+    /// them, or nothing changes.
+    fn reserve(&self, before: Services, after: Services) -> Result<(), ServerError> {
+        let Some(server) = self.applications.get() else { return Ok(()) };
+        let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
+        let ports = |of: Services| -> Vec<(Binding, bool)> {
+            let binding = |port| Binding { local_port: Some(port), ..Binding::default() };
+            of.running().map(|(_, protocol, port)| (binding(port), protocol == "tcp")).collect()
+        };
+        let (old, new) = (ports(before), ports(after));
+        let mut taken = Vec::new();
+        for (binding, listens) in new.iter().filter(|there| !old.contains(there)) {
+            if let Err(error) = server.reserve(*binding, *listens) {
+                taken.iter().for_each(|(binding, listens)| server.unreserve(binding, *listens));
+                return Err(error);
+            }
+            taken.push((*binding, *listens));
+        }
+        for (binding, listens) in old.iter().filter(|there| !new.contains(there)) {
+            server.unreserve(binding, *listens);
+        }
+        Ok(())
     }
 
     /// Publishes the graph's services: in the status, and to the filters of devices that are
