@@ -16,6 +16,8 @@ use crate::{BenchError, Report};
 const RING: u32 = 1 << 16;
 /// Descriptors that a thread takes at once.
 const BATCH: usize = 32;
+/// Runs in a round.
+const RUNS: usize = 5;
 /// Numbers of threads.
 const THREADS: [usize; 3] = [1, 2, 4];
 
@@ -138,8 +140,12 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// One round of all of them.
+    /// A round of all of them: some short runs.
     pub(super) fn round(&mut self) -> Result<(), BenchError> {
+        (0..RUNS).try_for_each(|_| self.run())
+    }
+
+    fn run(&mut self) -> Result<(), BenchError> {
         self.alone.push(alone()?);
         for (kind, samples) in Kind::ALL.into_iter().zip(&mut self.shared) {
             for (threads, samples) in THREADS.into_iter().zip(samples) {

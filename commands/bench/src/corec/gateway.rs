@@ -52,11 +52,14 @@ impl Work {
             let mut router = Router::new(Work::Heavy(passes))?;
             let packets = [Packet { number: 0, arrives: 0 }; BURST];
             router.serve(&packets, 0)?;
-            let (start, bursts) = (Instant::now(), 30);
-            for _ in 0..bursts {
+            // The shortest of many: the others were interrupted.
+            let mut shortest = f64::INFINITY;
+            for _ in 0..100 {
+                let start = Instant::now();
                 router.serve(&packets, 0)?;
+                shortest = shortest.min(start.elapsed().as_nanos() as f64);
             }
-            Ok(start.elapsed().as_nanos() as f64 / f64::from(bursts * BURST as u32))
+            Ok(shortest / BURST as f64)
         };
         let (once, often) = (cost(1)?, cost(51)?);
         let pass = ((often - once) / 50.0).max(1.0);

@@ -13,6 +13,7 @@ mod claims;
 mod crew;
 mod gateway;
 mod queue;
+mod reorder;
 mod simulation;
 mod theory;
 pub(crate) mod threads;

@@ -7,6 +7,7 @@
 //! - Two threads under skewed and even load, shared against a queue each. A round is short, so that
 //!   the scheduler takes a core away in few of them, and the median over rounds is of the others.
 //! - The same on a virtual clock with 2, 4 and 8 servers ([`virtual_time`](super::virtual_time)).
+//! - Reordering of one flow after RFC 4737 ([`reorder`](super::reorder)), by the length of its packets.
 //!
 //! Everything is in memory ([`queue`](super::queue)).
 
@@ -14,6 +15,7 @@ use super::claims::Claims;
 use super::crew::{Crew, Member};
 use super::gateway::{HEAVY, ROUTES, Router, Work};
 use super::queue::{Packet, Plain, Queue, RING, SKEW, Source, Spread, Taken, queues};
+use super::reorder::{Reordering, pause_at_10g};
 use super::virtual_time::{self, Latencies};
 use crate::samples::{Plan, Samples};
 use crate::{BenchError, Report};
@@ -26,6 +28,8 @@ const SHORT: u64 = 4_000;
 const RUNS: u64 = 8;
 /// Packets on a virtual clock.
 const VIRTUAL: u64 = 100_000;
+/// Lengths of frames, without check sequence, for which reordering is measured at 10 Gbit/s.
+const LENGTHS: [u64; 5] = [124, 252, 508, 1020, 1514];
 /// Numbers of threads of tables 2 and 3, and of simulated servers.
 const THREADS: [usize; 3] = [1, 2, 4];
 const SERVERS: [usize; 3] = [2, 4, 8];
@@ -39,7 +43,8 @@ struct Team {
 struct Outcome {
     seconds: f64,
     latencies: Latencies,
-    served: u64,
+    /// When each packet left, and its number.
+    left: Vec<(u64, u64)>,
 }
 
 impl Team {
@@ -52,14 +57,12 @@ impl Team {
     fn run(&mut self, sources: Vec<impl Source>) -> Result<Outcome, BenchError> {
         let thread = |(source, router)| move |member: &Member<'_>| serve(source, router, member);
         let results = Crew::run(sources.into_iter().zip(&mut self.routers).map(thread))?;
-        let longest = results.iter().map(|(_, nanos)| *nanos).max().unwrap_or_default();
-        let latencies: Vec<f64> =
-            results.into_iter().flat_map(|(latencies, _)| latencies).collect();
-        Ok(Outcome {
-            seconds: longest as f64 / 1e9,
-            served: latencies.len() as u64,
-            latencies: Latencies::of(&latencies),
-        })
+        let served: Vec<Served> = results.into_iter().flatten().collect();
+        let latency = |(left, packet): &Served| left.saturating_sub(packet.arrives) as f64;
+        let latencies = Latencies::of(&served.iter().map(latency).collect::<Vec<_>>());
+        let left: Vec<_> = served.iter().map(|(left, packet)| (*left, packet.number)).collect();
+        let last = left.iter().map(|(left, _)| *left).max().unwrap_or_default();
+        Ok(Outcome { seconds: last as f64 / 1e9, latencies, left })
     }
 
     /// Two threads on one queue or on one each.
@@ -81,17 +84,20 @@ impl Team {
 }
 
 fn rate(outcome: &Outcome) -> f64 {
-    outcome.served as f64 / outcome.seconds / 1e6
+    outcome.left.len() as f64 / outcome.seconds / 1e6
 }
 
-/// Receives until nothing is left. Returns each packet's latency in nanoseconds, and when the last was done.
+/// A packet, and when it left: in nanoseconds after the start.
+type Served = (u64, Packet);
+
+/// Receives until nothing is left. Packets of a burst leave together.
 fn serve(
     mut source: impl Source,
     router: &mut Router,
     member: &Member<'_>,
-) -> Result<(Vec<f64>, u64), BenchError> {
+) -> Result<Vec<Served>, BenchError> {
     let mut taken: Taken = [Packet::default(); 64];
-    let (mut latencies, mut done) = (Vec::with_capacity(PACKETS as usize), 0);
+    let mut served = Vec::with_capacity(PACKETS as usize);
     member.begin();
     while let Some(count) = source.receive(member.nanos(), &mut taken) {
         if count == 0 {
@@ -99,11 +105,47 @@ fn serve(
             continue;
         }
         router.serve(&taken[..count], 0)?;
-        done = member.nanos();
-        let of = |packet: &Packet| done.saturating_sub(packet.arrives) as f64;
-        latencies.extend(taken[..count].iter().map(of));
+        let left = member.nanos();
+        served.extend(taken[..count].iter().map(|packet| (left, *packet)));
     }
-    Ok((latencies, done))
+    Ok(served)
+}
+
+/// Reordering of one flow at 10 Gbit/s, by the length of its packets.
+#[derive(Default)]
+struct Order {
+    shares: [Samples; LENGTHS.len()],
+    extents: [Samples; LENGTHS.len()],
+}
+
+impl Order {
+    fn round(&mut self, team: &mut Team) -> Result<(), BenchError> {
+        let samples = self.shares.iter_mut().zip(&mut self.extents);
+        for (length, (shares, extents)) in LENGTHS.into_iter().zip(samples) {
+            let pause = pause_at_10g(length);
+            let arrives = |number| (number as f64 * pause) as u64;
+            let packet = |number| Packet { number, arrives: arrives(number) };
+            let queue = Queue::new((0..PACKETS).map(packet).collect(), 2, true);
+            let mut left = team.run(vec![&queue; 2])?.left;
+            // Those of a burst have one time, and keep their order.
+            left.sort_by_key(|(left, _)| *left);
+            let found = Reordering::of(left.into_iter().map(|(_, number)| number));
+            shares.push(found.share * 100.0);
+            extents.push(found.extent as f64);
+        }
+        Ok(())
+    }
+
+    fn report(&self, report: &mut Report) {
+        report.setup(
+            "reordering: one flow at 10 Gbit/s without pauses, forwarded by two threads; RFC 4737",
+        );
+        for (length, (shares, extents)) in LENGTHS.iter().zip(self.shares.iter().zip(&self.extents))
+        {
+            report.row(&format!("reordered, frames of {length} bytes"), "%", shares);
+            report.row(&format!("largest extent, frames of {length} bytes"), "packets", extents);
+        }
+    }
 }
 
 /// Tables 2 and 3 for one kind of work.
@@ -200,7 +242,7 @@ pub(crate) fn measure(plan: Plan) -> Result<Report, BenchError> {
     let heavy = Work::heavy()?;
     let (mut light_team, mut heavy_team) = (Team::new(Work::Light, 4)?, Team::new(heavy, 4)?);
     let (mut light_table, mut heavy_table) = (Table::default(), Table::default());
-    let mut claims = Claims::default();
+    let (mut claims, mut order) = (Claims::default(), Order::default());
     let mut skew_tput = Samples::default();
     let mut skewed = Loaded::new("skewed, load 0.7", Spread::Skewed, 0.7);
     let mut even = Loaded::new("even, load 0.8", Spread::Even, 0.8);
@@ -208,6 +250,7 @@ pub(crate) fn measure(plan: Plan) -> Result<Report, BenchError> {
         claims.round()?;
         light_table.round(&mut light_team)?;
         heavy_table.round(&mut heavy_team)?;
+        order.round(&mut light_team)?;
         let load = (PACKETS, 0.0);
         let [shared, apart] = [true, false]
             .map(|shared| heavy_team.pair(&queues((2, shared), Spread::Skewed, load, 0)));
@@ -225,6 +268,7 @@ pub(crate) fn measure(plan: Plan) -> Result<Report, BenchError> {
     claims.report(&mut report);
     light_table.report(&mut report, "light");
     heavy_table.report(&mut report, "heavy");
+    order.report(&mut report);
     report.ratio("one_thread_vs_plain", "ratio", &light_table.shared[0].ratio(&light_table.plain));
     report.ratio("skew_tput_shared_vs_scaleout", "ratio", &skew_tput);
     for loaded in [&skewed, &even] {
@@ -270,7 +314,7 @@ mod tests {
                 let queues = queues((2, shared), Spread::Even, (6000, pause), 0);
                 let outcome = team.pair(&queues).unwrap();
                 let lost: u64 = queues.iter().map(Queue::dropped).sum();
-                assert_eq!(outcome.served + lost, 6000);
+                assert_eq!(outcome.left.len() as u64 + lost, 6000);
                 assert!(pause > 0.0 || lost == 0, "without a clock packets wait");
                 assert!(lost > 0 || sent(&team) - before == 4000, "a third is dropped");
             }
