@@ -1,7 +1,7 @@
 //! C programs on a stack in this process, whose only neighbour sends every datagram back.
 
-use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -196,6 +196,22 @@ fn the_steady_state_allocates_nothing_and_makes_no_system_call_but_the_kick() {
     run("steady");
 }
 
+/// Makes the examples in C, in a folder for this one: its program.
+fn made(example: &str) -> PathBuf {
+    let out = std::env::temp_dir().join(format!("weever-c-{example}-{}", std::process::id()));
+    std::fs::create_dir_all(&out).unwrap();
+    let library = library().expect("cargo builds the library with its tests");
+    let variable = |name: &str, path: &Path| format!("{name}={}", path.display());
+    let made = Command::new("make")
+        .arg("-C")
+        .arg(root().join("../../examples/c"))
+        .args([variable("LIBDIR", &library), variable("OUT", &out), "CFLAGS=-Werror".into()])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    out.join(example)
+}
+
 /// Killed when the test is over.
 struct Running(Child);
 
@@ -213,18 +229,8 @@ fn the_echo_server_in_c_echoes_on_all_of_its_threads() {
         return;
     }
     let mut bench = bench("echo");
-    let out = std::env::temp_dir().join(format!("weever-c-{}", std::process::id()));
-    std::fs::create_dir_all(&out).unwrap();
-    let library = library().expect("cargo builds the library with its tests");
-    let variable = |name: &str, path: &Path| format!("{name}={}", path.display());
-    let made = Command::new("make")
-        .arg("-C")
-        .arg(root().join("../../examples/c"))
-        .args([variable("LIBDIR", &library), variable("OUT", &out), "CFLAGS=-Werror".into()])
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let mut command = Command::new(out.join("fancyecho"));
+    let program = made("fancyecho");
+    let mut command = Command::new(&program);
     command.args(["7777", "2"]).env("WEEVER_APPS", &bench.path).stdout(Stdio::piped());
     let mut server = Running(command.spawn().unwrap());
     let mut line = String::new();
@@ -253,5 +259,42 @@ fn the_echo_server_in_c_echoes_on_all_of_its_threads() {
         }
     }
     drop(server);
-    std::fs::remove_dir_all(out).unwrap();
+    std::fs::remove_dir_all(program.parent().unwrap()).unwrap();
+}
+
+#[test]
+fn the_web_server_in_c_answers_the_kernel_and_curl() {
+    require_net_admin!();
+    if !has("make") || !has("cc") {
+        eprintln!("skipped: needs make and cc");
+        return;
+    }
+    let net = Fixture::pair(1).unwrap();
+    net.assign_addresses().unwrap();
+    let program = made("web");
+    let mut command = Command::new(&program);
+    command.args(["80", "a page in C"]).stdout(Stdio::piped());
+    command.env("WEEVER_APPS", "library:dev=left0,addr=10.77.0.10/24");
+    let mut server = Running(net.left.run(|| command.spawn().unwrap()));
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "serving on port 80\n");
+    let mut stream = net.right.run(|| TcpStream::connect("10.77.0.10:80")).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // Two requests, of which the second is cut within its end.
+    let right = "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\na page in C".repeat(2);
+    stream.write_all(b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r").unwrap();
+    stream.write_all(b"\n").unwrap();
+    let mut answer = vec![0; right.len()];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer), right);
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(stream.read(&mut answer).unwrap(), 0, "the server closes");
+    let curl = ["-s", "-m", "20", "http://10.77.0.10/"];
+    match net.right.run(|| Command::new("curl").args(curl).output()) {
+        Ok(output) => assert_eq!(output.stdout, b"a page in C", "{output:?}"),
+        Err(_) => eprintln!("skipped in part: needs curl"),
+    }
+    drop(server);
+    std::fs::remove_dir_all(program.parent().unwrap()).unwrap();
 }

@@ -75,6 +75,14 @@ enum Part {
         #[arg(long, value_name = "PART")]
         only: Option<tcp::Only>,
     },
+    /// HTTP responses of three sizes on 1 to 100 connections, and the time of one exchange, as in the StackMap
+    /// paper (needs root)
+    Stackmap {
+        /// Draw rate and 99th percentile against the connections, as SVG: two files for each size, beside
+        /// this one
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
     /// Forwarding IPv4 between two devices, beside the kernel's, and in memory (needs root)
     Forward,
     /// Changes of the running graph: lost packets, and gaps in the service
@@ -158,6 +166,7 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::EchoClients { svg } => echo_clients::run(plan(5, 400), svg.as_deref()),
         Part::Latency => latency::run(plan(7, 200)),
         Part::Tcp { only } => tcp::run(plan(7, 200), *only),
+        Part::Stackmap { svg } => tcp::stackmap::run(plan(3, 150), svg.as_deref()),
         Part::Forward => forward::run(plan(5, 800)),
         Part::Live => live::run(plan(5, 0)),
         Part::Overload => overload::run(plan(5, 400)),

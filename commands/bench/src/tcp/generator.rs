@@ -18,7 +18,6 @@ use weever_wire::ethernet::EthernetRepr;
 use weever_wire::ipv4::{Ipv4Repr, Ipv4View};
 use weever_wire::tcp::{TcpView, fill_checksum};
 
-use super::server::REQUEST;
 use crate::BenchError;
 use crate::rig::{GENERATOR_MAC, HOST, PORT};
 
@@ -47,6 +46,7 @@ pub(crate) struct Generator {
     /// The beginning of this turn.
     now: u64,
     outbox: VecDeque<Buffer>,
+    request: Vec<u8>,
     response: Vec<u8>,
     /// Connections that octets arrived for in this turn, and those that were established.
     arrived: Vec<Id>,
@@ -59,8 +59,12 @@ pub(crate) struct Generator {
 }
 
 impl Generator {
-    /// Opens the generator's end, for a server at this MAC address that answers with `response`.
-    pub(crate) fn open(host_mac: [u8; 6], response: &[u8]) -> Result<Generator, BenchError> {
+    /// Opens the generator's end, for a server at this MAC address that answers each `request` with `response`.
+    pub(crate) fn open(
+        host_mac: [u8; 6],
+        request: &[u8],
+        response: &[u8],
+    ) -> Result<Generator, BenchError> {
         let pool = Pool::new(PoolConfig::default()).map_err(BenchError::of(FAILED))?;
         let config = AfXdpConfig::new("left0", pool.clone());
         let mut link = AfXdp::open(&config).map_err(BenchError::of(FAILED))?;
@@ -81,6 +85,7 @@ impl Generator {
             began: Instant::now(),
             now: 0,
             outbox: VecDeque::new(),
+            request: request.to_vec(),
             response: response.to_vec(),
             arrived: Vec::new(),
             established: Vec::new(),
@@ -186,7 +191,7 @@ impl Generator {
 
     /// Sends a request on a connection.
     pub(crate) fn ask(&mut self, id: Id) {
-        self.endpoint.queue(id, REQUEST.len() as u64, self.now);
+        self.endpoint.queue(id, self.request.len() as u64, self.now);
     }
 
     /// Closes a connection.
@@ -241,7 +246,7 @@ impl Generator {
         };
         let len = transmit.len();
         let segment = frame.get_mut(TCP..TCP + len)?;
-        transmit.emit(segment, |range, out| repeat(REQUEST, range.start, out)).ok()?;
+        transmit.emit(segment, |range, out| repeat(&self.request, range.start, out)).ok()?;
         address(frame.get_mut(..TCP + len)?, self.host_mac, (src, dst), transmit.ecn)?;
         Some(TCP + len)
     }

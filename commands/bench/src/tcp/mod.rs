@@ -15,6 +15,7 @@ mod loads;
 mod memory;
 mod requests;
 mod server;
+pub(crate) mod stackmap;
 
 use weever_testbed::Fixture;
 

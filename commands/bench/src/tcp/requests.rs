@@ -1,12 +1,13 @@
 //! Requests and responses: the rate and the times of servers on weever and on the kernel.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use weever_testbed::pin_to;
 
 use super::generator::Generator;
 use super::loads::{Clients, Outcome, anew};
-use super::server::{self, Wait, response};
+use super::server::{self, ReadySets, Wait, request, response};
 use crate::app::busy_ns;
 use crate::contender::{Contender, Gate};
 use crate::rig::Rig;
@@ -33,6 +34,21 @@ pub(crate) enum Server {
     KernelOneCore,
     /// weever in the server's thread, which polls.
     Weever,
+    /// The same, with the events of a poll taken connection by connection.
+    WeeverByReadyList,
+}
+
+/// What clients ask and servers answer.
+pub(crate) struct Exchange {
+    pub(crate) request: Vec<u8>,
+    pub(crate) response: Vec<u8>,
+}
+
+impl Exchange {
+    /// A short request, and a response of so many octets.
+    pub(crate) fn http(len: usize) -> Exchange {
+        Exchange { request: request(30), response: response(len) }
+    }
 }
 
 impl Server {
@@ -45,18 +61,25 @@ impl Server {
             Server::KernelPolling => "kernel, polling",
             Server::KernelOneCore => "kernel, all on one core",
             Server::Weever => "weever",
+            Server::WeeverByReadyList => "weever by ready list",
         }
     }
 
-    /// Starts it; it answers with so many octets.
-    pub(crate) fn start(self, rig: &Rig, len: usize) -> Result<Contender, BenchError> {
+    /// Starts it. `sets` counts its ready lists, if it has any.
+    pub(crate) fn start(
+        self,
+        rig: &Rig,
+        exchange: &Exchange,
+        sets: &Arc<ReadySets>,
+    ) -> Result<Contender, BenchError> {
         let core = (self == Server::KernelOneCore).then_some(rig.contender_core);
         rig.fixture.right.process_received_on("right0", core)?;
-        let response = response(len);
+        let (response, sets) = (exchange.response.clone(), sets.clone());
         let body = move |gate: &Gate| match self {
             Server::Kernel | Server::KernelOneCore => server::kernel(gate, Wait::Block, &response),
             Server::KernelPolling => server::kernel(gate, Wait::Poll, &response),
-            Server::Weever => server::weever(gate, &response),
+            Server::Weever => server::weever(gate, &response, None),
+            Server::WeeverByReadyList => server::weever(gate, &response, Some(&sets)),
         };
         Contender::start(rig, body)
     }
@@ -99,12 +122,12 @@ impl Reached {
 fn drive(
     rig: &Rig,
     load: impl FnOnce(Generator) -> Result<Outcome, BenchError> + Send,
-    len: usize,
+    exchange: &Exchange,
 ) -> Result<Outcome, BenchError> {
     let (host_mac, core) = (rig.contender_end()?.mac, rig.generator_core);
     rig.fixture.left.run(move || {
         pin_to(core).map_err(BenchError::of("generator"))?;
-        load(Generator::open(host_mac, &response(len))?)
+        load(Generator::open(host_mac, &exchange.request, &exchange.response)?)
     })
 }
 
@@ -112,11 +135,11 @@ fn drive(
 pub(crate) fn closed_loop(
     rig: &Rig,
     server: Server,
-    (clients, len): (usize, usize),
+    (clients, exchange, sets): (usize, &Exchange, &Arc<ReadySets>),
     each: Duration,
     reached: &mut Reached,
 ) -> Result<(), BenchError> {
-    let contender = server.start(rig, len)?;
+    let contender = server.start(rig, exchange, sets)?;
     let server_core = rig.contender_core;
     let mut busy = 0;
     let load = |generator| {
@@ -127,7 +150,7 @@ pub(crate) fn closed_loop(
         busy = busy_ns(server_core)? - before;
         Ok(outcome)
     };
-    let outcome = drive(rig, load, len)?;
+    let outcome = drive(rig, load, exchange)?;
     contender.finish()?;
     reached.add(&outcome, busy);
     Ok(())
@@ -138,11 +161,13 @@ pub(super) fn measure(rig: &Rig, plan: Plan, report: &mut Report) -> Result<(), 
     report.setup(format!(
         "requests: responses of {RESPONSE} octets, one request in flight on each connection"
     ));
+    let exchange = Exchange::http(RESPONSE);
     for clients in CLIENTS {
         let mut reached: [Reached; Server::ALL.len()] = Default::default();
         for _ in plan.rounds() {
             for (server, reached) in Server::ALL.into_iter().zip(&mut reached) {
-                closed_loop(rig, server, (clients, RESPONSE), plan.each, reached)?;
+                let load = (clients, &exchange, &Arc::default());
+                closed_loop(rig, server, load, plan.each, reached)?;
             }
         }
         for (server, reached) in Server::ALL.into_iter().zip(&reached) {
@@ -168,10 +193,11 @@ pub(super) fn measure(rig: &Rig, plan: Plan, report: &mut Report) -> Result<(), 
 /// Adds the key `connections_vs_kernel`.
 pub(super) fn connections(rig: &Rig, plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     let servers = [Server::Kernel, Server::KernelOneCore, Server::Weever];
+    let exchange = Exchange::http(RESPONSE);
     let mut reached: [Reached; 3] = Default::default();
     for _ in plan.rounds() {
         for (server, reached) in servers.into_iter().zip(&mut reached) {
-            let contender = server.start(rig, RESPONSE)?;
+            let contender = server.start(rig, &exchange, &Arc::default())?;
             let (server_core, mut busy, each) = (rig.contender_core, 0, plan.each);
             let load = |mut generator: Generator| {
                 anew(&mut generator, WARM_UP)?;
@@ -180,7 +206,7 @@ pub(super) fn connections(rig: &Rig, plan: Plan, report: &mut Report) -> Result<
                 busy = busy_ns(server_core)? - before;
                 Ok(outcome)
             };
-            let outcome = drive(rig, load, RESPONSE)?;
+            let outcome = drive(rig, load, &exchange)?;
             contender.finish()?;
             reached.add(&outcome, busy);
         }
@@ -200,7 +226,8 @@ pub(super) fn syn_flood(rig: &Rig, plan: Plan, report: &mut Report) -> Result<()
     let [mut capacity, mut rate, mut flooded, mut p99, mut p99_flooded]: [Samples; 5] =
         Default::default();
     for _ in plan.rounds() {
-        let contender = Server::Weever.start(rig, RESPONSE)?;
+        let exchange = Exchange::http(RESPONSE);
+        let contender = Server::Weever.start(rig, &exchange, &Arc::default())?;
         let each = plan.each;
         let mut found = (0.0, 0.0, 0.0);
         let load = |generator| {
@@ -211,7 +238,7 @@ pub(super) fn syn_flood(rig: &Rig, plan: Plan, report: &mut Report) -> Result<()
             found = (most, calm.rate(), calm.quantile(0.99));
             clients.paced(most * MODERATE, FLOOD, each)
         };
-        let outcome = drive(rig, load, RESPONSE)?;
+        let outcome = drive(rig, load, &exchange)?;
         contender.finish()?;
         capacity.push(found.0);
         rate.push(found.1);
@@ -240,7 +267,8 @@ mod tests {
         let rig = super::super::rig("tcp").unwrap();
         for server in Server::ALL {
             let mut reached = Reached::default();
-            closed_loop(&rig, server, (3, 1280), SHORT.each, &mut reached).unwrap();
+            let load = (3, &Exchange::http(1280), &Arc::default());
+            closed_loop(&rig, server, load, SHORT.each, &mut reached).unwrap();
             assert!(reached.rates.0[0] > 0.0, "{server:?}");
         }
     }
@@ -249,9 +277,9 @@ mod tests {
     fn a_response_that_is_not_expected_is_no_figure() {
         weever_testbed::require_net_admin!();
         let rig = super::super::rig("tcp").unwrap();
-        let contender = Server::Weever.start(&rig, 64).unwrap();
+        let contender = Server::Weever.start(&rig, &Exchange::http(64), &Arc::default()).unwrap();
         let load = |generator| Clients::connect(generator, 1)?.closed_loop(SHORT.each);
-        let error = drive(&rig, load, 80).err().map(|error| error.to_string());
+        let error = drive(&rig, load, &Exchange::http(80)).err().map(|error| error.to_string());
         contender.finish().unwrap();
         assert!(error.as_deref().is_some_and(|error| error.contains("are wrong")), "{error:?}");
     }

@@ -8,12 +8,13 @@ use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::{Backlog, listen};
 use weever_app_library::Library;
-use weever_app_sockets::{AppQueue, Event, QueueConfig, TcpStream as Stream};
+use weever_app_sockets::{AppQueue, Event, Events, QueueConfig, TcpStream as Stream};
 use weever_host::{Prefix, Route};
 use weever_testbed::Fixture;
 
@@ -28,10 +29,36 @@ const BACKLOG: u16 = 4096;
 /// How long a server sleeps before it looks whether it is to end.
 const LOOK: u16 = 20;
 const EVENTS: usize = 64;
+/// Events that one poll of weever's queue takes.
+const READY: usize = 256;
 const KERNEL: &str = "kernel";
 
-/// The request that clients send.
-pub(crate) const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: weever\r\n\r\n";
+/// A request of so many octets, or as many as it has to have.
+pub(crate) fn request(len: usize) -> Vec<u8> {
+    const HEAD: &str = "GET / HTTP/1.1\r\nHost: ";
+    let name = len.saturating_sub(HEAD.len() + 4).max(1);
+    format!("{HEAD}{}\r\n\r\n", "w".repeat(name)).into_bytes()
+}
+
+/// The connections in the ready lists of a server: how many there were in lists that were not empty.
+#[derive(Debug, Default)]
+pub(crate) struct ReadySets {
+    lists: AtomicU64,
+    connections: AtomicU64,
+}
+
+impl ReadySets {
+    fn add(&self, connections: u64) {
+        self.lists.fetch_add(u64::from(connections > 0), Ordering::Relaxed);
+        self.connections.fetch_add(connections, Ordering::Relaxed);
+    }
+
+    /// The mean; nothing if there were no lists.
+    pub(crate) fn mean(&self) -> Option<f64> {
+        let lists = self.lists.load(Ordering::Relaxed);
+        (lists > 0).then(|| self.connections.load(Ordering::Relaxed) as f64 / lists as f64)
+    }
+}
 
 /// A response of so many octets, head included: at least as many as the head has.
 pub(crate) fn response(len: usize) -> Vec<u8> {
@@ -175,14 +202,24 @@ pub(super) fn inside() -> Result<Inside, BenchError> {
     Ok(Inside { queue, _library: library })
 }
 
-/// weever's server, in library mode.
-pub(crate) fn weever(gate: &Gate, response: &[u8]) -> Result<(), BenchError> {
+/// weever's server, in library mode. With `sets` it takes the events of a poll connection by connection, otherwise one
+/// after the other.
+pub(crate) fn weever(
+    gate: &Gate,
+    response: &[u8],
+    sets: Option<&ReadySets>,
+) -> Result<(), BenchError> {
     let inside = inside()?;
-    let mut server =
-        Server { queue: &inside.queue, response, parts: HashMap::new(), owed: HashMap::new() };
+    let (parts, owed) = (HashMap::new(), HashMap::new());
+    let mut server = Server { queue: &inside.queue, response, parts, owed };
+    let mut events = Events::with_most(READY);
     gate.open();
     while gate.running() {
-        server.turn(gate).map_err(BenchError::of("weever"))?;
+        let turn = match sets {
+            Some(sets) => server.poll(gate, &mut events, sets),
+            None => server.turn(gate),
+        };
+        turn.map_err(BenchError::of("weever"))?;
     }
     Ok(())
 }
@@ -197,40 +234,64 @@ struct Server<'q> {
     owed: HashMap<Stream, Vec<u8>>,
 }
 
-impl Server<'_> {
+impl<'q> Server<'q> {
     fn turn(&mut self, gate: &Gate) -> Result<(), weever_app_sockets::Error> {
         self.queue.wait(Some(Duration::from_millis(LOOK.into())))?;
         while let Some(event) = self.queue.next()? {
-            match event {
-                Event::Octets(octets) => {
-                    let stream = octets.stream();
-                    let mut seen = if self.parts.is_empty() {
-                        0
-                    } else {
-                        self.parts.remove(&stream).unwrap_or(0)
-                    };
-                    let ends = requests(octets.octets(), &mut seen);
-                    drop(octets);
-                    if seen > 0 {
-                        self.parts.insert(stream, seen);
-                    }
-                    gate.add(ends);
-                    for _ in 0..ends {
-                        self.write(stream, None)?;
-                    }
-                }
-                Event::Writable(stream) => {
-                    if let Some(owed) = self.owed.remove(&stream) {
-                        self.write(stream, Some(owed))?;
-                    }
-                }
-                Event::Finished(stream) => self.queue.close_stream(stream)?,
-                Event::StreamClosed(stream) => {
-                    self.parts.remove(&stream);
-                    self.owed.remove(&stream);
-                }
-                _ => {}
+            self.handle(gate, event)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what is ready, a chain of events for each connection.
+    fn poll(
+        &mut self,
+        gate: &Gate,
+        events: &mut Events<'q>,
+        sets: &ReadySets,
+    ) -> Result<(), weever_app_sockets::Error> {
+        self.queue.wait(Some(Duration::from_millis(LOOK.into())))?;
+        self.queue.poll(events)?;
+        let mut connections = 0;
+        while let Some((_, chain)) = events.next_socket() {
+            connections += 1;
+            for event in chain {
+                self.handle(gate, event)?;
             }
+        }
+        sets.add(connections);
+        Ok(())
+    }
+
+    fn handle(&mut self, gate: &Gate, event: Event<'_>) -> Result<(), weever_app_sockets::Error> {
+        match event {
+            Event::Octets(octets) => {
+                let stream = octets.stream();
+                let mut seen = match self.parts.is_empty() {
+                    true => 0,
+                    false => self.parts.remove(&stream).unwrap_or(0),
+                };
+                let ends = requests(octets.octets(), &mut seen);
+                drop(octets);
+                if seen > 0 {
+                    self.parts.insert(stream, seen);
+                }
+                gate.add(ends);
+                for _ in 0..ends {
+                    self.write(stream, None)?;
+                }
+            }
+            Event::Writable(stream) => {
+                if let Some(owed) = self.owed.remove(&stream) {
+                    self.write(stream, Some(owed))?;
+                }
+            }
+            Event::Finished(stream) => self.queue.close_stream(stream)?,
+            Event::StreamClosed(stream) => {
+                self.parts.remove(&stream);
+                self.owed.remove(&stream);
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -266,7 +327,7 @@ mod tests {
 
     #[test]
     fn ends_of_requests_are_counted_wherever_they_are_cut() {
-        let two = [REQUEST, b"POST / HTTP/1.1\r\n\r\r\n\r\n"].concat();
+        let two = [&request(30), &b"POST / HTTP/1.1\r\n\r\r\n\r\n"[..]].concat();
         for cut in 0..=two.len() {
             let mut seen = 0;
             let ends = requests(&two[..cut], &mut seen) + requests(&two[cut..], &mut seen);
@@ -275,7 +336,8 @@ mod tests {
     }
 
     #[test]
-    fn a_response_has_the_length_that_was_asked_for() {
+    fn requests_and_responses_have_the_length_that_was_asked_for() {
+        assert!([40, 96].iter().all(|len| request(*len).len() == *len));
         for len in [40, 64, 137, 138, 139, 140, 512, 1280] {
             let response = response(len);
             let text = String::from_utf8(response.clone()).unwrap();
