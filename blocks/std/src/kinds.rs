@@ -15,6 +15,13 @@ use crate::host::{Network, StateReader};
 /// The host's network, for one reader.
 pub(crate) struct NetworkState(StateReader);
 
+impl NetworkState {
+    /// A reader of a host's network.
+    pub(crate) fn of(network: &Network) -> NetworkState {
+        NetworkState(network.reader())
+    }
+}
+
 impl Snapshot for NetworkState {
     type View = NetState;
 

@@ -26,6 +26,7 @@ pub mod loopback;
 pub mod mld;
 pub mod ndp;
 pub mod queue;
+pub mod run;
 pub mod shortcut;
 pub mod socket;
 pub mod table;

@@ -4,7 +4,8 @@ use weever_block::{BlockType, Registry};
 
 use crate::{
     arp, by_predicate, capture, counter, dhcp, discard, esp, ethernet, foreign, fragment, icmp,
-    icmp6, igmp, ipv4, ipv6, loopback, mld, ndp, queue, shortcut, socket, table, tcp, tee, udp,
+    icmp6, igmp, ipv4, ipv6, loopback, mld, ndp, queue, run, shortcut, socket, table, tcp, tee,
+    udp,
 };
 
 static GENERAL: [&BlockType; 9] = [
@@ -148,7 +149,7 @@ static FAMILIES: [&[&BlockType]; 16] = [
 /// Every block type of this crate, by name, and its shortcuts.
 pub fn registry() -> Registry {
     let blocks = FAMILIES.into_iter().fold(Registry::new(), Registry::with);
-    blocks.with_shortcuts(&[&shortcut::RECEIVE])
+    blocks.with_shortcuts(&[&shortcut::RECEIVE]).with_compiler(&run::Compiler)
 }
 
 #[cfg(test)]

@@ -211,7 +211,7 @@ impl Build<'_> {
 pub type Way = &'static [(&'static str, &'static str)];
 
 /// How many ways a shortcut may know.
-pub const MAX_WAYS: usize = 4;
+pub const MAX_WAYS: usize = 16;
 
 /// A kind of [`Shortcut`].
 ///

@@ -16,6 +16,7 @@ mod cx;
 mod flows;
 mod kinds;
 mod registry;
+mod run;
 
 pub use block::{Block, Ports, State};
 pub use block_type::{
@@ -29,4 +30,5 @@ pub use kinds::{
     tasks_marked, tasks_where, validator, validator_with,
 };
 pub use registry::{BY_PREDICATE, Registry, TABLE, WORKER};
+pub use run::{CompiledRun, NodeWay, RunCompiler, RunProgram, RunStart};
 pub use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, bits};

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use weever_graph::{Attr, ENDS, Effects, Graph, Node, NodeId, NodeKind, Port, Predicate};
 use weever_suggest::nearest;
 
-use crate::{Block, BlockType, Build, BuildError, Env, Shortcut, ShortcutType, StateKind, Way};
+use crate::Way;
+use crate::{
+    Block, BlockType, Build, BuildError, Env, RunCompiler, Shortcut, ShortcutType, StateKind,
+};
 
 /// The parameter that every node may have: `worker=N` has worker number N alone run it.
 pub const WORKER: &str = "worker";
@@ -21,6 +24,7 @@ pub const BY_PREDICATE: &str = "ByPredicate";
 pub struct Registry {
     types: BTreeMap<&'static str, &'static BlockType>,
     shortcuts: Vec<&'static ShortcutType>,
+    compiler: Option<&'static dyn RunCompiler>,
 }
 
 impl Registry {
@@ -49,10 +53,22 @@ impl Registry {
         self
     }
 
+    /// Has runs of nodes compiled that no shortcut passes.
+    #[must_use]
+    pub fn with_compiler(mut self, compiler: &'static dyn RunCompiler) -> Registry {
+        self.compiler = Some(compiler);
+        self
+    }
+
+    /// The compiler of runs, if there is one.
+    pub fn compiler(&self) -> Option<&'static dyn RunCompiler> {
+        self.compiler
+    }
+
     /// The same types, and every packet through every node.
     #[must_use]
     pub fn without_shortcuts(&self) -> Registry {
-        Registry { types: self.types.clone(), shortcuts: Vec::new() }
+        Registry { types: self.types.clone(), ..Registry::default() }
     }
 
     /// Every shortcut, in the order of being added.

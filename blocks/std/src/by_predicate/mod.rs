@@ -10,12 +10,15 @@ mod test;
 mod tests;
 
 use weever_block::{
-    BY_PREDICATE, Block, BlockType, Build, BuildError, Burst, Cx, Mask, Ports, Snapshot, bits,
+    BY_PREDICATE, Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Ports, Snapshot,
+    bits,
 };
-use weever_graph::{Field, Predicate};
+use weever_graph::{Field, Node, Predicate};
+use weever_net::state::NetState;
 
 use crate::kinds::{NetworkState, network_state};
 use crate::table::fields::field_values;
+pub(crate) use sets::members;
 use test::Test;
 
 /// The block type. It runs every node whose text says all.
@@ -32,24 +35,53 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     if let Some(switch) = Switch::of(&stated) {
         return Ok(Box::new(switch));
     }
-    // `false` comes first and is for the rest.
-    let tested: Vec<usize> = match stated.as_slice() {
-        [("false", _), ("true", _)] => vec![1],
-        all => (0..all.len().saturating_sub(1)).collect(),
-    };
-    let rest = if tested == [1] { 0 } else { stated.len().saturating_sub(1) };
-    let node = &build.node.name;
-    let test = |port: &usize| Ok((*port, Test::compile(stated[*port].1, node)?));
-    let tests: Vec<_> = tested.iter().map(test).collect::<Result<_, BuildError>>()?;
-    let asks = tests.iter().any(|(_, test)| test.asks_network());
-    let network = asks.then(|| network_state(build)).transpose()?;
-    Ok(Box::new(InTurn { tests, rest, network }))
+    let choice = Choice::of(build.node)?;
+    let network = choice.asks_network().then(|| network_state(build)).transpose()?;
+    Ok(Box::new(InTurn { choice, network }))
 }
 
-/// Ports whose tests are evaluated one after the other, for the packets that no earlier one took.
-struct InTurn {
+/// The choice between the ports of a node that the text makes.
+#[derive(Clone, Debug)]
+pub(crate) struct Choice {
+    /// Tested one after the other, for packets that no earlier one took.
     tests: Vec<(usize, Test)>,
+    /// The port of those that none took.
     rest: usize,
+}
+
+impl Choice {
+    /// The choice of a node.
+    ///
+    /// # Errors
+    /// A label, or a set that a field has nothing to do with.
+    pub(crate) fn of(node: &Node) -> Result<Choice, BuildError> {
+        // `false` comes first and is for the rest.
+        let names = node.ports.iter().map(|port| port.name.as_str());
+        let tested: Vec<usize> = match names.eq(["false", "true"]) {
+            true => vec![1],
+            false => (0..node.ports.len().saturating_sub(1)).collect(),
+        };
+        let rest = if tested == [1] { 0 } else { node.ports.len().saturating_sub(1) };
+        let test =
+            |port: &usize| Ok((*port, Test::compile(&node.ports[*port].predicate, &node.name)?));
+        let tests = tested.iter().map(test).collect::<Result<_, BuildError>>()?;
+        Ok(Choice { tests, rest })
+    }
+
+    fn asks_network(&self) -> bool {
+        self.tests.iter().any(|(_, test)| test.asks_network())
+    }
+
+    /// The number of the port by which a packet leaves. Without a network no set has a member.
+    pub(crate) fn port(&self, packet: &Buffer, network: Option<&NetState>) -> usize {
+        let taken = self.tests.iter().find(|(_, test)| test.passes(packet, network));
+        taken.map_or(self.rest, |(port, _)| *port)
+    }
+}
+
+/// Runs a choice.
+struct InTurn {
+    choice: Choice,
     /// If a test asks for a set.
     network: Option<NetworkState>,
 }
@@ -58,7 +90,7 @@ impl Block for InTurn {
     fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let network = self.network.as_mut().map(|network| network.load());
         let mut left = input;
-        for (port, test) in &self.tests {
+        for (port, test) in &self.choice.tests {
             let taken = test.holds(burst, left, network);
             ports.enable(*port, taken);
             left &= !taken;
@@ -66,7 +98,7 @@ impl Block for InTurn {
                 return;
             }
         }
-        ports.enable(self.rest, left);
+        ports.enable(self.choice.rest, left);
     }
 }
 

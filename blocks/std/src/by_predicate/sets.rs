@@ -18,10 +18,10 @@ use crate::kinds::interface;
 use crate::table::fields::{arp, ethernet, ipv4, ipv6};
 
 /// Whether a packet's value of a field is in a set; false of a packet without the field.
-pub(super) type Members = fn(&NetState, &Buffer) -> bool;
+pub(crate) type Members = fn(&NetState, &Buffer) -> bool;
 
 /// The set as it is looked up for a field; `None`: they have nothing to do with each other.
-pub(super) fn members(field: Field, set: Set) -> Option<Members> {
+pub(crate) fn members(field: Field, set: Set) -> Option<Members> {
     Some(match (field, set) {
         (Field::EthDst, Set::Ours) => {
             |net, p| ethernet(p).is_some_and(|h| is_station(net, p, h.dst()))

@@ -1,6 +1,6 @@
 //! A predicate compiled to tests of masks: which packets of a burst pass.
 
-use weever_block::{BuildError, Burst, Mask, tasks_where};
+use weever_block::{Buffer, BuildError, Burst, Mask, tasks_where};
 use weever_graph::{Field, Predicate, Relation};
 use weever_net::state::NetState;
 
@@ -8,6 +8,7 @@ use super::sets::{Members, members};
 use crate::table::fields::{field_values, value_of};
 
 /// A condition on packets. Of several, those that cost least come first: the outcome is the same.
+#[derive(Clone, Debug)]
 pub(super) enum Test {
     /// Always or never.
     Constant(bool),
@@ -112,6 +113,29 @@ impl Test {
                 0 => passed,
                 left => passed | test.holds(burst, left, network),
             }),
+        }
+    }
+}
+
+impl Test {
+    /// Whether one packet passes: the same as [`Test::holds`], for a packet alone.
+    pub(super) fn passes(&self, packet: &Buffer, network: Option<&NetState>) -> bool {
+        match self {
+            Test::Constant(holds) => *holds,
+            Test::Masked { field, mask, value } => {
+                value_of(packet, *field).is_some_and(|v| v & mask == *value)
+            }
+            Test::Within { field, lo, hi } => {
+                value_of(packet, *field).is_some_and(|v| *lo <= v && v <= *hi)
+            }
+            Test::Compared { left, relation, right } => {
+                let both = value_of(packet, *left).zip(value_of(packet, *right));
+                both.is_some_and(|(left, right)| relation.holds(left, right))
+            }
+            Test::In(members) => network.is_some_and(|network| members(network, packet)),
+            Test::Not(inner) => !inner.passes(packet, network),
+            Test::All(tests) => tests.iter().all(|test| test.passes(packet, network)),
+            Test::Any(tests) => tests.iter().any(|test| test.passes(packet, network)),
         }
     }
 }

@@ -27,15 +27,20 @@ use crate::host::StateReader;
 use crate::kinds::{between, network, network_classifier};
 
 #[inline(always)]
-fn message(packet: &Buffer) -> &[u8] {
+pub(crate) fn message(packet: &Buffer) -> &[u8] {
     between(packet, packet.meta().l4, packet.meta().end)
 }
 
 /// Is the checksum right?
 pub static VALID_CHECKSUM: BlockType =
     BlockType::validator("RxL3ICMPValidChecksum", "Is the message's checksum right?", |_| {
-        validator(|p| checksum::is_valid(checksum::sum(message(p))))
+        validator(|p| checksum_ok(p))
     });
+
+#[inline]
+pub(crate) fn checksum_ok(packet: &Buffer) -> bool {
+    checksum::is_valid(checksum::sum(message(packet)))
+}
 
 /// Is an error about something that we sent, and which error is it?
 pub static ERROR: BlockType = BlockType::new(

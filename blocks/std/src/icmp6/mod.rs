@@ -39,7 +39,7 @@ pub static VALID_CHECKSUM: BlockType = BlockType::validator(
 );
 
 #[inline]
-fn checksum_ok(packet: &Buffer) -> bool {
+pub(crate) fn checksum_ok(packet: &Buffer) -> bool {
     let ip = packet.array_at(packet.meta().l3).map(Ipv6Header::of);
     ip.is_some_and(|ip| icmpv6::checksum_ok(message(packet), &ip.addresses()))
 }

@@ -10,4 +10,5 @@ mod streams;
 mod worker;
 
 pub use endpoint::ENDPOINT;
+pub(crate) use rx::is_sound;
 pub use rx::{DELIVER, ERROR, VALID_CHECKSUM, VALID_HEADER_LENGTH, flow_of};

@@ -99,6 +99,13 @@ fn judge(packet: &Buffer) -> Checksum {
     }
 }
 
+/// Whether header and checksum are as they should be. A partial checksum is not: the block counts those.
+#[inline]
+pub(crate) fn is_sound(packet: &Buffer) -> bool {
+    let segment = between(packet, packet.meta().l4, packet.meta().end);
+    TcpHeader::first(segment).is_some() && matches!(judge(packet), Checksum::Right)
+}
+
 #[inline]
 fn pseudo(packet: &Buffer, len: usize) -> Option<Pseudo> {
     let l3 = packet.meta().l3;

@@ -3,17 +3,18 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use proptest::prelude::*;
 use weever_block::{Env, Registry};
 use weever_engine::{Limits, Reading, Schedule};
-use weever_graph::{Graph, verify};
+use weever_graph::{Graph, Node, NodeId, NodeKind, Port, verify};
 use weever_models::{HostConfig, Service, host};
 use weever_net::state::NetConfig;
 use weever_packet::Flags;
 use weever_wire::icmpv4::IcmpRepr;
+use weever_wire::icmpv6::Icmpv6Repr;
 use weever_wire::ipv4::protocol;
 
 use weever_blocks_std::host::provide;
-use weever_blocks_std::registry;
 use weever_blocks_std::shortcut::RECEIVE;
-use weever_blocks_std::testing::{HostBox, frames::*, host::host_state6};
+use weever_blocks_std::testing::{HostBox, frames::*, frames6::*, host::host_state6};
+use weever_blocks_std::{registry, run};
 
 const ECHO: u16 = 7;
 
@@ -29,8 +30,58 @@ fn the_host_graph_has_every_way() {
     let env = Env::new();
     provide(&env, host_state6(), 0);
     let schedule = Schedule::compile(&verify(graph).unwrap(), &registry, &env).unwrap();
-    let shortcuts: Vec<_> = schedule.shortcuts().collect();
-    assert_eq!(shortcuts, [("RxL2EtherClassified", "Receive", RECEIVE.ways.len())]);
+    let listed: Vec<_> = schedule.shortcuts().filter(|(_, name, _)| *name != "compiled").collect();
+    assert_eq!(listed, [("RxL2EtherClassified", "Receive", RECEIVE.ways.len())]);
+}
+
+/// The same types without the shortcut, whose place compiled runs take.
+fn compiled() -> Registry {
+    registry().without_shortcuts().with_compiler(&run::Compiler)
+}
+
+/// A node that counts, in front of another.
+fn spliced(mut graph: Graph, before: &[&str]) -> Graph {
+    for name in before {
+        let target = graph.find(name).unwrap_or_else(|| panic!("no node {name}"));
+        let mut counter = Node::new(format!("Count{name}"), NodeKind::Function);
+        counter.implementation = Some("Counter".into());
+        let out = Port { name: "out".into(), targets: vec![target], ..Port::default() };
+        counter.ports.push(out);
+        let ids: Vec<NodeId> = graph.iter().map(|(id, _)| id).collect();
+        let added = graph.add(counter);
+        for id in ids {
+            let ports = graph.node_mut(id).ports.iter_mut();
+            let targets = ports.flat_map(|port| &mut port.targets);
+            targets.filter(|to| **to == target).for_each(|to| *to = added);
+        }
+    }
+    graph
+}
+
+/// The ways of the runs of a graph, by the node at which each begins.
+fn runs(mut graph: Graph) -> Vec<(String, usize)> {
+    let registry = compiled();
+    registry.annotate(&mut graph).unwrap();
+    let env = Env::new();
+    provide(&env, host_state6(), 0);
+    let schedule = Schedule::compile(&verify(graph).unwrap(), &registry, &env).unwrap();
+    schedule.shortcuts().map(|(node, _, ways)| (node.to_owned(), ways)).collect()
+}
+
+#[test]
+fn the_receive_side_is_compiled_into_runs() {
+    let whole = runs(graph());
+    let first = |name: &str, ways| (name.to_owned(), ways);
+    // Of both families UDP, ICMP echo, TCP and forwarded packets, and neighbour discovery by its two checks.
+    assert!(whole.contains(&first("RxL2EtherClassified", 11)), "{whole:?}");
+    let split = runs(spliced(graph(), &["RxL3IPv4ValidHeaderLength", "RxL4UDPValidHeaderLength"]));
+    for (name, ways) in [
+        ("RxL2EtherClassified", 8),
+        ("RxL3IPv4ValidHeaderLength", 4),
+        ("RxL4UDPValidHeaderLength", 1),
+    ] {
+        assert!(split.contains(&first(name, ways)), "{name} in {split:?}");
+    }
 }
 
 /// Usual frames, and frames that are unusual in one way or another.
@@ -57,7 +108,18 @@ fn frames() -> Vec<Vec<u8>> {
         from_peer(&udp_datagram(elsewhere, peer, b"elsewhere's")),
         from_peer(&without_checksum),
         from_peer(&options),
+        tagged(&udp(5000, ECHO, b"hello"), 0, 3),
+        from_peer6(&udp6((PEER6, 5000), (HOST6, ECHO), 64, b"six")),
+        from_peer6(&udp6((PEER6, 5000), (HOST6, 99), 64, b"closed")),
+        from_peer6(&udp6((HOST6, 5000), (HOST6, ECHO), 64, b"from us")),
+        from_peer6(&ipv6(PEER6, HOST6, 0, 64, &[17, 0, 1, 4, 0, 0, 0, 0, 0, 7, 0, 7, 0, 8, 0, 0])),
+        icmp6(PEER6, HOST6, Icmpv6Repr::EchoRequest { ident: 1, seq: 2, data: b"ping" }),
     ];
+    let segment = ipv4_repr(PEER, HOST, protocol::TCP);
+    frames.push(from_peer(&ipv4(
+        segment,
+        &[0x13, 0x88, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 1, 0, 0, 0, 0, 0],
+    )));
     frames.extend(odd);
     frames
 }
@@ -82,6 +144,7 @@ fn network(forwarding: bool) -> NetConfig {
 
 /// The answers and counters of a host that receives these frames in bursts of `batch`.
 fn run(
+    graph: Graph,
     registry: &Registry,
     forwarding: bool,
     flags: Flags,
@@ -90,7 +153,7 @@ fn run(
 ) -> (Vec<Vec<u8>>, Vec<Reading>) {
     let env = Env::new();
     provide(&env, network(forwarding), 0);
-    let mut host = HostBox::of(graph(), registry, &env, Limits::default());
+    let mut host = HostBox::of(graph, registry, &env, Limits::default());
     host.set_flags(flags);
     host.receive(&[arp_reply()]);
     frames.chunks(batch).for_each(|frames| host.receive(frames));
@@ -99,23 +162,38 @@ fn run(
     result
 }
 
+/// Nodes in front of which something may be put in between.
+const SPLITS: [&str; 6] = [
+    "RxL2EtherValidSrc",
+    "RxL2EtherClassifyL3",
+    "RxL3IPv4ValidVersion",
+    "RxL3IPv4Destination",
+    "RxL3IPv6ValidSource",
+    "RxL4UDPValidLength",
+];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(
         std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(64)
     ))]
 
-    /// The shortcut changes nothing but the time that a packet takes.
+    /// Neither the shortcut nor compiled runs change anything but the time that a packet takes, whatever
+    /// splits the runs.
     #[test]
-    fn with_it_a_host_does_what_it_does_without_it(
+    fn with_them_a_host_does_what_it_does_without_them(
         frames in prop::collection::vec(frame(), 1..64),
         forwarding in any::<bool>(),
         partial in any::<bool>(),
         batch in prop_oneof![Just(1usize), Just(64)],
+        shortcut in any::<bool>(),
+        splits in prop::sample::subsequence(SPLITS.to_vec(), 0..4),
     ) {
         let flags = if partial { Flags::MAY_BE_PARTIAL } else { Flags::NONE };
-        let all = registry();
-        let (sent, counted) = run(&all, forwarding, flags, &frames, batch);
-        let (expected, counts) = run(&all.without_shortcuts(), forwarding, flags, &frames, batch);
+        let graph = spliced(graph(), &splits);
+        let all = if shortcut { registry() } else { compiled() };
+        let (sent, counted) = run(graph.clone(), &all, forwarding, flags, &frames, batch);
+        let plain = registry().without_shortcuts();
+        let (expected, counts) = run(graph, &plain, forwarding, flags, &frames, batch);
         prop_assert_eq!(sent, expected);
         for (ours, theirs) in counted.iter().zip(&counts) {
             prop_assert_eq!(ours, theirs);

@@ -102,7 +102,9 @@ impl Walk<'_> {
         self.state.requests.clear();
         let shortcut = self.state.shortcut.take();
         let node = match shortcut {
-            Some(number) => self.program.shortcut_types[number as usize].0,
+            Some(number) => {
+                self.program.shortcuts[number as usize].as_ref().map_or(NO_NODE, |s| s.place)
+            }
             None => std::mem::replace(&mut self.state.running, NO_NODE),
         };
         if node == NO_NODE {

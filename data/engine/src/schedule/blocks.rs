@@ -1,10 +1,10 @@
 //! Makes the blocks of graphs, among them the engine's own: the two ends of an edge between workers.
 
 use weever_block::{Block, BlockType, BuildError, Burst, Cx, Env, Mask, PortDoc, Ports};
-use weever_block::{Registry, Shortcut, ShortcutType, StateKind};
+use weever_block::{Registry, Shortcut, StateKind};
 use weever_graph::{Effects, Graph, NodeId, NodeKind};
 
-use super::program::{CompiledGraph, NodePlan};
+use super::program::{CompiledGraph, ShortcutKind, ShortcutSource};
 
 /// Why a verified graph cannot be compiled.
 #[derive(Debug, thiserror::Error)]
@@ -62,17 +62,22 @@ impl BlockMaker {
         &self,
         plan: &CompiledGraph,
     ) -> Result<Vec<Option<Box<dyn Shortcut>>>, CompileError> {
-        let build = |(place, shortcut): &(u32, &'static ShortcutType)| {
-            let node = plan.id_at(*place).map(|id| (plan.graph.node(id), &plan.nodes[id.index()]));
-            let begins = |plan: &NodePlan| plan.block_type.map(|t| t.name) == shortcut.start();
-            match node.filter(|(_, plan)| begins(plan)) {
-                Some((node, _)) => {
-                    Ok(Some(self.registry.build_shortcut(shortcut, node, &self.env)?))
+        let build = |source: &Option<ShortcutSource>| {
+            let Some(ShortcutSource { place, kind }) = source else { return Ok(None) };
+            let Some(id) = plan.id_at(*place) else { return Ok(None) };
+            let shortcut = match kind {
+                ShortcutKind::Compiled(program) => program.executor(&self.env)?,
+                ShortcutKind::Listed(shortcut) => {
+                    let begins = plan.nodes[id.index()].block_type.map(|t| t.name);
+                    if begins != shortcut.start() {
+                        return Ok(None);
+                    }
+                    self.registry.build_shortcut(shortcut, plan.graph.node(id), &self.env)?
                 }
-                None => Ok(None),
-            }
+            };
+            Ok(Some(shortcut))
         };
-        plan.program.shortcut_types.iter().map(build).collect()
+        plan.program.shortcuts.iter().map(build).collect()
     }
 }
 

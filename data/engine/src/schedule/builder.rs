@@ -1,14 +1,20 @@
 //! Compiles the steps of an entry.
 
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use weever_block::ShortcutType;
+use weever_block::{NodeWay, RunCompiler, ShortcutType};
 use weever_graph::{Graph, NodeId, NodeKind, Op, PortId};
 
+use super::kept::Kept;
 use super::program::{DropSlot, EMPTY_SLOT, EntryCode, FIRST_STEP_SLOT, NodePlan, Operand, Step};
-use super::program::{StepKind, TASKS_SLOT, Wake};
+use super::program::{KnownRun, ShortcutSource, StepKind, TASKS_SLOT, Wake};
 use crate::slots::{Counter, Slots, WayCounters};
+
+/// The runs of a graph by their first nodes: the number of the executor, and the ways; `None` where there is
+/// nothing to gain.
+pub(super) type Runs = HashMap<NodeId, Option<(u32, Arc<[NodeWay]>)>>;
 
 /// Builds the code of one entry.
 pub(super) struct EntryBuilder<'a> {
@@ -19,8 +25,16 @@ pub(super) struct EntryBuilder<'a> {
     pub(super) nodes: &'a [Arc<NodePlan>],
     /// Per node, the ports that lead to it, each once.
     pub(super) incoming: &'a [Vec<PortId>],
-    /// The shortcuts of the whole program, each with the place of its start node.
-    pub(super) shortcut_types: &'a mut Vec<(u32, &'static ShortcutType)>,
+    pub(super) kept: &'a Kept<'a>,
+    /// The runs of the previous graph and of this one.
+    pub(super) known_runs: &'a mut HashMap<u32, KnownRun>,
+    pub(super) compiler: Option<&'static dyn RunCompiler>,
+    /// The shortcuts of the whole program, by number.
+    pub(super) shortcut_sources: &'a mut Vec<Option<ShortcutSource>>,
+    /// The compiled runs of the whole program, by their first nodes.
+    pub(super) runs: &'a mut Runs,
+    /// The nodes that packets pass on a way.
+    pub(super) covered: BTreeSet<NodeId>,
     pub(super) code: EntryCode,
     /// By way, the counters of the steps inside it.
     pub(super) way_counters: Vec<Box<[Counter]>>,

@@ -2,16 +2,18 @@
 //! assigns counters, and has the steps of each entry laid out. What a change has not touched is taken
 //! over from the graph before: the plans of nodes, and the code of entries that reach none but such.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use weever_block::{BlockType, Env, Registry, StateKind, TABLE};
-use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Port, PortId, Verified};
+use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Port, Verified};
 
 use super::Schedule;
 use super::blocks::{BlockMaker, CompileError};
-use super::builder::{EntryBuilder, incoming};
+use super::builder::{EntryBuilder, Runs, incoming};
 use super::ids::{DEFAULT, Entry, EntryNumbers, Homes, Idps, Places};
-use super::program::{CompiledGraph, End, EntryCode, EntryPlan, FlowPlan, NO_NODE, NodePlan};
+use super::kept::Kept;
+use super::program::{CompiledGraph, End, EntryCode, EntryPlan, FlowPlan, NodePlan};
 use super::program::{Program, SpawnEdge};
 use crate::slots::{Counter, CounterKind, Layout, NodeCounters, Slots, leads_nowhere, total};
 
@@ -83,9 +85,11 @@ impl CompiledGraph {
             entries: vec![EntryPlan::unused(&Arc::new(EntryCode::none())); numbers.len()],
             init: init(&graph, &entry_of),
             nodes: by_place(&nodes, places.len()),
-            shortcut_types: previous.map_or(Vec::new(), |p| p.program.shortcut_types.clone()),
+            shortcuts: previous.map_or(Vec::new(), |p| p.program.shortcuts.clone()),
+            runs: previous.map_or(HashMap::new(), |p| p.program.runs.clone()),
             ..Program::default()
         };
+        let mut runs = Runs::new();
         let kept = Kept::new(previous, &graph, &nodes, incoming(&graph));
         for (id, node) in graph.iter() {
             let Some(entry) = entry_of[id.index()] else { continue };
@@ -96,7 +100,12 @@ impl CompiledGraph {
                     shortcuts: registry.shortcuts(),
                     nodes: &nodes,
                     incoming: &kept.incoming,
-                    shortcut_types: &mut program.shortcut_types,
+                    kept: &kept,
+                    known_runs: &mut program.runs,
+                    compiler: registry.compiler(),
+                    shortcut_sources: &mut program.shortcuts,
+                    runs: &mut runs,
+                    covered: BTreeSet::new(),
                     code: EntryCode::none(),
                     way_counters: Vec::new(),
                 };
@@ -106,6 +115,7 @@ impl CompiledGraph {
             let (idp, home) = (idps.of(&node.name), homes.of(node, registry));
             program.entries[entry.index()] = EntryPlan { node: place, idp, home, code };
         }
+        program.forget_unused_runs();
         if let Some(whole) = whole {
             add_remote_entries(&mut program, whole, registry, idps, options);
         }
@@ -148,71 +158,6 @@ fn add_remote_entries(
             plan.idp = idps.of(name);
         }
     }
-}
-
-/// The entries whose code the previous graph has already: those that reach no node which has changed.
-struct Kept<'a> {
-    previous: Option<&'a CompiledGraph>,
-    incoming: Vec<Vec<PortId>>,
-    nodes: &'a [Arc<NodePlan>],
-    /// By node: whether it, or a node behind it, has changed.
-    is_touched: Vec<bool>,
-    /// By place: when the node runs; [`NO_NODE`] if the graph does not have it.
-    turns: Vec<u32>,
-}
-
-impl<'a> Kept<'a> {
-    fn new(
-        previous: Option<&'a CompiledGraph>,
-        graph: &Verified,
-        nodes: &'a [Arc<NodePlan>],
-        incoming: Vec<Vec<PortId>>,
-    ) -> Kept<'a> {
-        let is_touched = vec![false; graph.len()];
-        let mut kept = Kept { previous, incoming, nodes, is_touched, turns: Vec::new() };
-        let Some(previous) = previous else { return kept };
-        kept.turns = vec![NO_NODE; nodes.iter().map(|n| n.place as usize + 1).max().unwrap_or(0)];
-        for (turn, id) in (0..).zip(graph.order()) {
-            kept.turns[nodes[id.index()].place as usize] = turn;
-        }
-        let mut touched = Vec::new();
-        for (id, node) in graph.iter() {
-            let same = |old: &&Arc<NodePlan>| Arc::ptr_eq(old, &nodes[id.index()]);
-            if previous.node(&node.name).filter(same).is_none() {
-                touched.push(id);
-                touched.extend(targets(node));
-            }
-        }
-        for (id, node) in previous.graph.iter() {
-            let now = graph.find(&node.name).map(|now| &nodes[now.index()]);
-            if !now.is_some_and(|now| Arc::ptr_eq(now, &previous.nodes[id.index()])) {
-                let names = targets(node).map(|target| &previous.graph.node(target).name);
-                touched.extend(names.filter_map(|name| graph.find(name)));
-            }
-        }
-        while let Some(id) = touched.pop() {
-            if !std::mem::replace(&mut kept.is_touched[id.index()], true) {
-                touched.extend(kept.incoming[id.index()].iter().map(|port| port.node));
-            }
-        }
-        kept
-    }
-
-    /// The previous code of an entry, if it is still right: its nodes run in the same order.
-    fn code(&self, entry: Entry, id: NodeId) -> Option<Arc<EntryCode>> {
-        let old = self.previous?.program.entries.get(entry.index())?;
-        let turn = |place: u32| self.turns.get(place as usize).filter(|turn| **turn != NO_NODE);
-        let in_order = || {
-            let turns = old.code.steps.iter().map(|step| turn(step.node));
-            turns.clone().all(|turn| turn.is_some()) && turns.is_sorted_by(|a, b| a < b)
-        };
-        let same = old.node == self.nodes[id.index()].place && !self.is_touched[id.index()];
-        (same && in_order()).then(|| old.code.clone())
-    }
-}
-
-fn targets(node: &Node) -> impl Iterator<Item = NodeId> + '_ {
-    node.ports.iter().flat_map(|port| port.targets.iter().copied())
 }
 
 fn init(graph: &Graph, entry_of: &[Option<Entry>]) -> Vec<Entry> {

@@ -4,6 +4,7 @@ mod blocks;
 mod builder;
 mod compile;
 mod ids;
+mod kept;
 mod program;
 mod shortcut;
 #[cfg(test)]
@@ -54,18 +55,23 @@ impl Schedule {
         program.steps(entry).iter().map(|step| &*program.nodes[step.node as usize].name)
     }
 
-    /// The shortcuts: the node at which each begins, its name, and how many ways the graph has of
-    /// it. For people and tests.
+    /// The shortcuts and compiled runs: the node at which each begins, its name, and how many ways the graph
+    /// has of it. For people and tests.
     pub fn shortcuts(&self) -> impl Iterator<Item = (&str, &str, usize)> {
         let program = &self.plan.program;
-        program.shortcut_types.iter().enumerate().map(|(number, (place, shortcut))| {
-            let codes = program.entries.iter().map(|entry| &entry.code);
-            let plans = codes.flat_map(|code| code.shortcuts.iter().map(move |plan| (code, plan)));
-            let mut plans = plans.filter(|(_, plan)| plan.number as usize == number);
-            let ways = plans.next().map_or(&[][..], |(code, plan)| &code.ways[span(&plan.ways)]);
-            let open = ways.iter().flatten().count();
-            (&*program.nodes[*place as usize].name, shortcut.name, open)
-        })
+        let known = program.shortcuts.iter().enumerate();
+        known.filter_map(|(number, source)| Some((number, source.as_ref()?))).map(
+            |(number, source)| {
+                let codes = program.entries.iter().map(|entry| &entry.code);
+                let plans =
+                    codes.flat_map(|code| code.shortcuts.iter().map(move |plan| (code, plan)));
+                let mut plans = plans.filter(|(_, plan)| plan.number as usize == number);
+                let ways =
+                    plans.next().map_or(&[][..], |(code, plan)| &code.ways[span(&plan.ways)]);
+                let open = ways.iter().flatten().count();
+                (&*program.nodes[source.place as usize].name, source.kind.name(), open)
+            },
+        )
     }
 
     /// Every entry with its node's name.

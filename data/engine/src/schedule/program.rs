@@ -4,10 +4,11 @@
 //! A node has a *place*: a number that it keeps from graph to graph, on every worker. Its block and its
 //! plan are found there.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use weever_block::{BlockType, FlowOwners, ShortcutType};
+use weever_block::{BlockType, FlowOwners, RunProgram, ShortcutType};
 use weever_graph::{NodeId, Verified};
 use weever_packet::Mask;
 
@@ -90,6 +91,53 @@ pub(crate) struct Wake {
 pub(crate) struct Steps {
     pub(crate) word: u32,
     pub(crate) steps: u64,
+}
+
+/// Where a shortcut begins, and how a worker gets one.
+#[derive(Clone, Debug)]
+pub(crate) struct ShortcutSource {
+    /// The place of the node.
+    pub(crate) place: u32,
+    pub(crate) kind: ShortcutKind,
+}
+
+/// What compiling at a node has found; the next graph takes it over while nothing has changed behind the node.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownRun {
+    /// What it depended on [before](weever_block::RunCompiler::before) the node.
+    pub(crate) before: u64,
+    /// The shortcut's number and its ways, with places for nodes; `None`: nothing is gained there.
+    pub(crate) found: Option<(u32, Arc<[PlaceWay]>)>,
+}
+
+/// A way, as the places of nodes, each with the port by which it is left.
+pub(crate) type PlaceWay = Box<[(u32, u32)]>;
+
+#[derive(Clone, Debug)]
+pub(crate) enum ShortcutKind {
+    /// Written by hand.
+    Listed(&'static ShortcutType),
+    /// A run that was compiled from the graph.
+    Compiled(Arc<dyn RunProgram>),
+}
+
+impl ShortcutKind {
+    /// Whether it is the same shortcut.
+    pub(crate) fn is(&self, other: &ShortcutKind) -> bool {
+        match (self, other) {
+            (ShortcutKind::Listed(a), ShortcutKind::Listed(b)) => a.name == b.name,
+            (ShortcutKind::Compiled(a), ShortcutKind::Compiled(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    /// Its name, for people.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            ShortcutKind::Listed(shortcut) => shortcut.name,
+            ShortcutKind::Compiled(_) => "compiled",
+        }
+    }
 }
 
 /// A shortcut in an entry.
@@ -258,8 +306,10 @@ pub(crate) struct Program {
     pub(crate) init: Vec<Entry>,
     /// By place; places of nodes that are not in this graph have the plan of another node.
     pub(crate) nodes: Vec<Arc<NodePlan>>,
-    /// The place of each shortcut's start node. A pair keeps its number from graph to graph.
-    pub(crate) shortcut_types: Vec<(u32, &'static ShortcutType)>,
+    /// The shortcuts by number. One that an entry still uses keeps its number from graph to graph.
+    pub(crate) shortcuts: Vec<Option<ShortcutSource>>,
+    /// The compiled runs, by the place of their first nodes.
+    pub(crate) runs: HashMap<u32, KnownRun>,
     /// The targets for tasks of removed nodes, the latest removal first.
     pub(crate) forwards: Vec<(Idp, Entry)>,
     /// Counts tasks whose node was removed; used only if the graph changes or there are several
@@ -297,6 +347,21 @@ impl Program {
         let renumbered = || self.entries.iter().position(|e| e.idp == place.idp);
         let forwarded = || self.forwards.iter().find(|(idp, _)| *idp == place.idp);
         renumbered().map(|n| Entry(n as u32)).or_else(|| forwarded().map(|(_, entry)| *entry))
+    }
+
+    /// Forgets the compiled runs that no entry uses any more, so that their numbers are free.
+    pub(crate) fn forget_unused_runs(&mut self) {
+        let plans = self.entries.iter().flat_map(|entry| &entry.code.shortcuts);
+        let used: HashSet<u32> = plans.map(|plan| plan.number).collect();
+        for (number, source) in (0..).zip(&mut self.shortcuts) {
+            let is_run =
+                |source: &mut ShortcutSource| matches!(source.kind, ShortcutKind::Compiled(_));
+            if !used.contains(&number) {
+                source.take_if(is_run);
+            }
+        }
+        self.runs
+            .retain(|_, run| run.found.as_ref().is_none_or(|(number, _)| used.contains(number)));
     }
 
     /// The most steps that any entry has.

@@ -1,13 +1,16 @@
-//! Finds the ways of a shortcut in a graph, by following them as a task would.
+//! Finds the ways of shortcuts and of compiled runs in a graph, by following them as a task would.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 
-use weever_block::{MAX_WAYS, ShortcutType, WORKER, Way};
+use weever_block::{MAX_WAYS, NodeWay, RunStart, WORKER, Way};
 use weever_graph::{Attr, ENDS, NodeId, NodeKind, Op};
 
 use super::builder::{EntryBuilder, EntrySlots, append};
-use super::program::{ShortcutPlan, Steps, WayPlan};
+use super::program::{
+    KnownRun, PlaceWay, ShortcutKind, ShortcutPlan, ShortcutSource, Steps, WayPlan,
+};
 use crate::slots::Counter;
 
 /// The effect of a way on a task.
@@ -20,8 +23,8 @@ struct Walked {
 }
 
 impl EntryBuilder<'_> {
-    /// The first shortcut that starts at a node and has a way there, as an index into the entry's
-    /// shortcuts.
+    /// The shortcut that is tried at a node, as an index into the entry's shortcuts: the first listed one that
+    /// has a way there, else the run that begins there, if no packet takes another one past it.
     pub(super) fn shortcut(
         &mut self,
         start: NodeId,
@@ -31,62 +34,152 @@ impl EntryBuilder<'_> {
         let name = self.nodes[start.index()].block_type?.name;
         for shortcut in self.shortcuts.iter().filter(|s| s.start() == Some(name)) {
             let ways = shortcut.ways.iter().take(MAX_WAYS);
-            let ways: Vec<_> = ways.map(|way| self.follow(way, start, order)).collect();
+            let ways: Vec<_> = ways.map(|way| self.follow_types(way, start, order)).collect();
             if ways.iter().any(Option::is_some) {
-                return Some(self.add_shortcut(shortcut, start, &ways, (order, layout)));
+                let number = self.number(start, ShortcutKind::Listed(shortcut));
+                return Some(self.add_shortcut(number, start, &ways, (order, layout)));
             }
         }
-        None
+        if self.covered.contains(&start) {
+            return None;
+        }
+        let (number, ways) = self.run(start)?;
+        let follow = |way: &NodeWay| self.follow_nodes(way, start, order);
+        let ways: Vec<_> = ways.iter().take(MAX_WAYS).map(follow).collect();
+        Some(self.add_shortcut(number, start, &ways, (order, layout)))
+    }
+
+    /// The run that begins at a node: the engine's number of its executor, and its ways. Another entry that
+    /// reaches the node has the same.
+    fn run(&mut self, start: NodeId) -> Option<(u32, Arc<[NodeWay]>)> {
+        if let Some(known) = self.runs.get(&start) {
+            return known.clone();
+        }
+        let type_of = |node: NodeId| self.nodes[node.index()].block_type;
+        let (graph, order, incoming) = (self.graph, self.order, self.incoming);
+        let begin = RunStart { graph, order, incoming, node: start, type_of: &type_of };
+        let (compiler, place) = (self.compiler?, self.nodes[start.index()].place);
+        let before = compiler.before(&begin);
+        let found = match self.previous_run(start, before) {
+            Some(known) => known,
+            None => {
+                let run = compiler.compile(&begin);
+                run.map(|run| {
+                    let number = self.number(start, ShortcutKind::Compiled(run.program));
+                    (number, run.ways.into())
+                })
+            }
+        };
+        let places = |way: &NodeWay| -> PlaceWay {
+            way.iter().map(|(node, port)| (self.nodes[node.index()].place, *port)).collect()
+        };
+        let known = found.as_ref().map(|(number, ways): &(u32, Arc<[NodeWay]>)| {
+            (*number, ways.iter().map(places).collect())
+        });
+        self.known_runs.insert(place, KnownRun { before, found: known });
+        self.runs.insert(start, found.clone());
+        found
+    }
+
+    /// The run of the previous graph, if nothing that it depends on has changed.
+    fn previous_run(&self, start: NodeId, before: u64) -> Option<Option<(u32, Arc<[NodeWay]>)>> {
+        let known = self.known_runs.get(&self.nodes[start.index()].place)?;
+        if self.kept.is_touched(start) || known.before != before {
+            return None;
+        }
+        let Some((number, ways)) = &known.found else { return Some(None) };
+        let node = |(place, port): &(u32, u32)| Some((self.order[self.kept.turn(*place)?], *port));
+        let ways = ways.iter().map(|way| way.iter().map(node).collect::<Option<NodeWay>>());
+        Some(Some((*number, ways.collect::<Option<_>>()?)))
+    }
+
+    /// The engine's number of a shortcut that begins at a node.
+    fn number(&mut self, start: NodeId, kind: ShortcutKind) -> u32 {
+        let (place, known) = (self.nodes[start.index()].place, &mut *self.shortcut_sources);
+        let same = |known: &Option<ShortcutSource>| {
+            known.as_ref().is_some_and(|known| known.place == place && known.kind.is(&kind))
+        };
+        if let Some(number) = known.iter().position(same) {
+            return number as u32;
+        }
+        let source = Some(ShortcutSource { place, kind });
+        let free = known.iter().position(Option::is_none).unwrap_or(known.len());
+        match known.get_mut(free) {
+            Some(free) => *free = source,
+            None => known.push(source),
+        }
+        free as u32
     }
 
     fn add_shortcut(
         &mut self,
-        shortcut: &'static ShortcutType,
+        number: u32,
         start: NodeId,
         ways: &[Option<Walked>],
         (order, layout): (&[NodeId], &EntrySlots),
     ) -> u32 {
+        let passed = ways.iter().flatten().flat_map(|way| way.left_by.keys());
+        self.covered.extend(passed);
         let ways: Vec<_> = ways
             .iter()
             .map(|way| way.as_ref().map(|w| self.way(w, start, order, layout)))
             .collect();
         let first = self.code.ways.len() as u32;
         self.code.ways.extend(ways);
-        let (place, types) = (self.nodes[start.index()].place, &mut *self.shortcut_types);
-        let known = types.iter().position(|(n, s)| (*n, s.name) == (place, shortcut.name));
-        let number = known.unwrap_or_else(|| {
-            types.push((place, shortcut));
-            types.len() - 1
-        });
         let ways = first..self.code.ways.len() as u32;
-        self.code.shortcuts.push(ShortcutPlan { number: number as u32, ways });
+        self.code.shortcuts.push(ShortcutPlan { number, ways });
         self.code.shortcuts.len() as u32 - 1
     }
 
-    /// Follows a way from `start`; `None`: the graph does not have it.
-    fn follow(&self, way: Way, start: NodeId, order: &[NodeId]) -> Option<Walked> {
+    /// Follows a way of types from `start`; `None`: the graph does not have it.
+    fn follow_types(&self, way: Way, start: NodeId, order: &[NodeId]) -> Option<Walked> {
+        let mut passed = BTreeSet::new();
+        let walked = self.follow(order, start, |id| {
+            let port = self.listed(id, way, &mut passed)?;
+            self.graph.node(id).port(port)
+        })?;
+        (passed.len() == way.len()).then_some(walked)
+    }
+
+    /// Follows a way of nodes from `start`; `None`: tasks do not reach all of them.
+    fn follow_nodes(&self, way: &NodeWay, start: NodeId, order: &[NodeId]) -> Option<Walked> {
+        let ports: HashMap<NodeId, u32> = way.iter().copied().collect();
+        let walked = self.follow(order, start, |id| Some(*ports.get(&id)? as usize))?;
+        ports.keys().all(|node| walked.left_by.contains_key(node)).then_some(walked)
+    }
+
+    /// Follows a task from `start` that leaves nodes by the ports that `left_by` says; operators decide as
+    /// ever. `None`: it does not pass the first node.
+    fn follow(
+        &self,
+        order: &[NodeId],
+        start: NodeId,
+        mut left_by: impl FnMut(NodeId) -> Option<usize>,
+    ) -> Option<Walked> {
         let mut walked = Walked::default();
         let mut ahead = BTreeSet::from([start]);
-        let mut passed = BTreeSet::new();
         for id in order {
             if !ahead.remove(id) {
                 continue;
             }
-            let port = match self.graph.node(*id).kind {
-                NodeKind::Operator(op) => self.decision(*id, op, &walked),
-                _ => self.listed(*id, way, &mut passed),
+            let node = self.graph.node(*id);
+            let port = match node.kind {
+                NodeKind::Operator(op) => {
+                    self.decision(*id, op, &walked).and_then(|name| node.port(name))
+                }
+                _ => left_by(*id).filter(|port| *port < node.ports.len()),
             };
-            match port.and_then(|name| self.graph.node(*id).port(name)) {
+            match port {
                 Some(port) => {
                     walked.left_by.insert(*id, port as u32);
-                    ahead.extend(&self.graph.node(*id).ports[port].targets);
+                    ahead.extend(&node.ports[port].targets);
                 }
                 None => {
                     walked.ends.insert(*id);
                 }
             }
         }
-        (passed.len() == way.len() && walked.left_by.contains_key(&start)).then_some(walked)
+        walked.left_by.contains_key(&start).then_some(walked)
     }
 
     /// The port by which a way leaves a node, if the node is on it.

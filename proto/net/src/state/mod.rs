@@ -82,10 +82,7 @@ impl NetState {
         members.sort_unstable();
         let slots = config.interfaces().iter().map(|i| i.id.index() + 1).max().unwrap_or(0);
         let interfaces = (0..slots).map(|n| config.interface(IfaceId(n as u16)).cloned());
-        let own =
-            config.interfaces().iter().flat_map(|iface| iface.v4.iter()).map(|own| own.addr());
-        let is_ours = |ip: &Ipv4Addr| fibs.v4.get(*ip).is_some_and(|hop| hop.kind == Kind::Local);
-        let first4 = own.filter(is_ours).next();
+        let first4 = first_ours(&config, &fibs);
         let (interfaces, members) = (interfaces.collect(), members.into());
         Self { config, generation, interfaces, members, first4, fibs }
     }
@@ -125,4 +122,10 @@ impl NetState {
             }
         }
     }
+}
+
+/// The first IPv4 address that the routes say is ours.
+fn first_ours(config: &NetConfig, fibs: &Fibs) -> Option<Ipv4Addr> {
+    let is_ours = |ip: &Ipv4Addr| fibs.v4.get(*ip).is_some_and(|hop| hop.kind == Kind::Local);
+    config.interfaces().iter().flat_map(|i| i.v4.iter()).map(|own| own.addr()).find(is_ours)
 }

@@ -99,8 +99,8 @@ fn in_names(plan: &CompiledGraph) -> BTreeMap<String, String> {
             );
         }
         for s in &code.shortcuts {
-            let (place, shortcut) = plan.program.shortcut_types[s.number as usize];
-            text += &format!("{} {} {:?}\n", name(place), shortcut.name, s.ways);
+            let source = plan.program.shortcuts[s.number as usize].as_ref().expect("it is used");
+            text += &format!("{} {} {:?}\n", name(source.place), source.kind.name(), s.ways);
         }
         for way in code.ways.iter() {
             let lists = way.as_ref().map(|way| {

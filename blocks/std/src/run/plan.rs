@@ -1,0 +1,301 @@
+//! From a graph to a tree of looks: which test comes next, and which nodes packets have passed by then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weever_block::{BY_PREDICATE, MAX_WAYS, NodeWay, RunStart};
+use weever_graph::{NodeId, NodeKind, Op};
+
+use super::facts::{Fact, Facts};
+use super::rules::recorded;
+use super::tiles::{Look, TILES, Tile};
+use crate::by_predicate::Choice;
+
+/// How a run goes on.
+pub(super) enum Tree {
+    /// It is over; these nodes were passed.
+    Way(NodeWay),
+    /// A tile looks at the packet.
+    Look(Look, Vec<Tree>),
+    /// A node's own tests choose one of its ports.
+    Choose(Choice, Vec<Tree>),
+}
+
+impl Tree {
+    /// Its ways, and the nodes passed in all of them together.
+    fn size(&self) -> (usize, usize) {
+        match self {
+            Tree::Way(way) => (1, way.len()),
+            Tree::Look(_, parts) | Tree::Choose(_, parts) => {
+                let sizes = parts.iter().map(Tree::size);
+                sizes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
+            }
+        }
+    }
+}
+
+impl Tree {
+    fn all_ways(&self, test: &dyn Fn(&NodeWay) -> bool) -> bool {
+        match self {
+            Tree::Way(way) => test(way),
+            Tree::Look(_, parts) | Tree::Choose(_, parts) => {
+                parts.iter().all(|part| part.all_ways(test))
+            }
+        }
+    }
+}
+
+/// Where packets are that have had the same outcomes.
+#[derive(Clone, Default)]
+struct Place {
+    facts: Facts,
+    /// The metadata recorded.
+    records: u8,
+    /// The nodes passed, each with its port's number.
+    left_by: BTreeMap<NodeId, u32>,
+    /// The nodes reached, by when they run.
+    ahead: BTreeSet<usize>,
+    /// The nodes at which the way ends.
+    ends: BTreeSet<usize>,
+}
+
+/// What keeps a place from going on.
+enum Stop {
+    /// Nothing is ahead.
+    Over,
+    /// A node, whose port the facts do not tell.
+    Undecided(usize),
+}
+
+pub(super) struct Planner<'a> {
+    start: &'a RunStart<'a>,
+    /// By node: when it runs.
+    turns: Vec<usize>,
+    /// The metadata that nodes before the first one record.
+    recorded: u8,
+}
+
+impl<'a> Planner<'a> {
+    /// `None` if no run begins there.
+    pub(super) fn new(start: &'a RunStart<'a>) -> Option<Planner<'a>> {
+        recorded(start.graph.node(start.node), (start.type_of)(start.node)?)?;
+        let mut turns = vec![usize::MAX; start.graph.len()];
+        start.order.iter().enumerate().for_each(|(turn, node)| turns[node.index()] = turn);
+        let mut planner = Planner { start, turns, recorded: 0 };
+        planner.recorded = planner.recorded_before();
+        Some(planner)
+    }
+
+    /// The metadata that nodes before the first one record.
+    fn recorded_before(&self) -> u8 {
+        let mut seen = BTreeSet::from([self.start.node]);
+        let mut ahead = vec![self.start.node];
+        let mut records = 0;
+        while let Some(node) = ahead.pop() {
+            for source in self.start.incoming[node.index()].iter().map(|port| port.node) {
+                if seen.insert(source) {
+                    records |= self.records(source).unwrap_or(0);
+                    ahead.push(source);
+                }
+            }
+        }
+        records
+    }
+
+    /// The metadata recorded before the first node.
+    pub(super) fn recorded(&self) -> u8 {
+        self.recorded
+    }
+
+    /// What a node records, if a run may pass it.
+    fn records(&self, id: NodeId) -> Option<u8> {
+        recorded(self.start.graph.node(id), (self.start.type_of)(id)?)
+    }
+
+    /// The tree of the run; `None` if it does not pass its first node.
+    pub(super) fn plan(&self) -> Option<Tree> {
+        let mut place = Place { records: self.recorded, ..Place::default() };
+        place.facts.record(self.recorded);
+        place.ahead.insert(self.turns[self.start.node.index()]);
+        match self.grow(place, MAX_WAYS) {
+            Tree::Way(_) => None,
+            tree => Some(tree),
+        }
+    }
+
+    /// The tree from a place on, with at most `room` ways.
+    fn grow(&self, mut place: Place, room: usize) -> Tree {
+        loop {
+            match self.advance(&mut place) {
+                Stop::Over => return Tree::Way(place.left_by.into_iter().collect()),
+                Stop::Undecided(turn) => match self.branch(&place, turn, room) {
+                    Some(tree) => return tree,
+                    None => self.end(&mut place, turn),
+                },
+            }
+        }
+    }
+
+    fn end(&self, place: &mut Place, turn: usize) {
+        place.ahead.remove(&turn);
+        place.ends.insert(turn);
+    }
+
+    /// Passes nodes as long as the facts say by which port.
+    fn advance(&self, place: &mut Place) -> Stop {
+        while let Some(turn) = place.ahead.first().copied() {
+            let id = self.start.order[turn];
+            let node = self.start.graph.node(id);
+            let port = match node.kind {
+                NodeKind::Operator(op) => self
+                    .decision(id, op, place)
+                    .and_then(|name| node.ports.iter().position(|port| port.name == name)),
+                _ => match (self.records(id), self.port(id, &place.facts)) {
+                    (None, _) => None,
+                    (Some(_), None) => return Stop::Undecided(turn),
+                    (Some(records), _) if records & !place.records != 0 => {
+                        return Stop::Undecided(turn);
+                    }
+                    (Some(records), port) => {
+                        place.facts.record(records);
+                        port
+                    }
+                },
+            };
+            self.end(place, turn);
+            if let Some(port) = port {
+                place.ends.remove(&turn);
+                place.left_by.insert(id, port as u32);
+                let targets = node.ports[port].targets.iter();
+                place.ahead.extend(targets.map(|target| self.turns[target.index()]));
+            }
+        }
+        // Operators are not listed.
+        let is_listed =
+            |id: &NodeId| !matches!(self.start.graph.node(*id).kind, NodeKind::Operator(_));
+        place.left_by.retain(|id, _| is_listed(id));
+        Stop::Over
+    }
+
+    /// The port by which packets leave a node, if the facts say so: the first whose predicate holds, else the
+    /// last one; of a boolean node by what `true` says.
+    fn port(&self, id: NodeId, facts: &Facts) -> Option<usize> {
+        let ports = &self.start.graph.node(id).ports;
+        let named = |name: &str| ports.iter().position(|port| port.name == name);
+        if let ([_, _], Some(no), Some(yes)) = (ports.as_slice(), named("false"), named("true")) {
+            return facts.eval(&ports[yes].predicate).map(|is| if is { yes } else { no });
+        }
+        for (number, port) in ports.iter().enumerate() {
+            match facts.eval(&port.predicate) {
+                Some(true) => return Some(number),
+                Some(false) => {}
+                None => return None,
+            }
+        }
+        ports.len().checked_sub(1)
+    }
+
+    /// The port of an operator once its operands have decided; `None` while they have not.
+    fn decision(&self, id: NodeId, op: Op, place: &Place) -> Option<&'static str> {
+        let operand = |source: &NodeId| {
+            let port = &self.start.graph.node(*source).ports[*place.left_by.get(source)? as usize];
+            port.targets.contains(&id).then_some(port.name == "true")
+        };
+        let mut sources: Vec<NodeId> =
+            self.start.incoming[id.index()].iter().map(|port| port.node).collect();
+        sources.dedup();
+        let operands: Vec<Option<bool>> = sources.iter().map(operand).collect();
+        if operands.is_empty() {
+            return None;
+        }
+        let deciding = matches!(op, Op::Or | Op::Nor);
+        let says = match () {
+            () if operands.contains(&Some(deciding)) => deciding,
+            () if operands.iter().all(|is| *is == Some(!deciding)) => !deciding,
+            () => return None,
+        };
+        let says = says != matches!(op, Op::Nand | Op::Nor);
+        Some(if says { "true" } else { "false" })
+    }
+
+    /// The test that decides an undecided node: the tile that takes packets furthest, else its own tests.
+    fn branch(&self, place: &Place, turn: usize, room: usize) -> Option<Tree> {
+        let id = self.start.order[turn];
+        let tiles = TILES.iter().filter_map(|tile| self.look(place, id, tile, room));
+        let best = tiles.max_by_key(|tree| tree.size().1);
+        best.or_else(|| self.choose(place, id, room))
+    }
+
+    fn look(&self, place: &Place, id: NodeId, tile: &Tile, room: usize) -> Option<Tree> {
+        if tile.reads & !place.facts.recorded() != 0 {
+            return None;
+        }
+        let known = self.port(id, &place.facts).is_some();
+        let mut helps = false;
+        let outcome = |facts: &Vec<Fact>| {
+            let possible = facts.iter().all(|fact| place.facts.allow(fact));
+            possible.then(|| {
+                let mut next = place.clone();
+                next.facts.add_all(facts);
+                next.records |= tile.records;
+                let decided = self.port(id, &next.facts).is_some();
+                let more = !known || next.records != place.records;
+                helps |= decided && more && self.is_recorded(id, next.records);
+                next
+            })
+        };
+        let places: Vec<Option<Place>> = tile.outcomes.iter().map(outcome).collect();
+        if !helps || places.len() > room {
+            return None;
+        }
+        let trees = self.grow_all(places, room);
+        // What a tile records, the nodes passed must record too.
+        let covers = |way: &NodeWay| {
+            let passed =
+                way.iter().fold(self.recorded, |all, (id, _)| all | self.records(*id).unwrap_or(0));
+            way.is_empty() || tile.records & !passed == 0
+        };
+        trees.iter().all(|tree| tree.all_ways(&covers)).then_some(Tree::Look(tile.look, trees))
+    }
+
+    fn is_recorded(&self, id: NodeId, records: u8) -> bool {
+        self.records(id).is_some_and(|needed| needed & !records == 0)
+    }
+
+    fn choose(&self, place: &Place, id: NodeId, room: usize) -> Option<Tree> {
+        let node = self.start.graph.node(id);
+        let by_text = (self.start.type_of)(id).is_some_and(|found| found.name == BY_PREDICATE);
+        if !by_text || node.ports.len() > room {
+            return None;
+        }
+        let choice = Choice::of(node).ok()?;
+        let places = node.ports.iter().enumerate().map(|(number, port)| {
+            let mut next = place.clone();
+            let boolean_no = node.ports.len() == 2 && port.name == "false";
+            let said = if boolean_no { &node.ports[1 - number] } else { port };
+            next.facts.add_all(&[Fact::Is(said.predicate.clone(), !boolean_no)]);
+            // Whatever else is known, this node is left by this port.
+            next.ahead.remove(&self.turns[id.index()]);
+            next.left_by.insert(id, number as u32);
+            let targets = port.targets.iter();
+            next.ahead.extend(targets.map(|target| self.turns[target.index()]));
+            Some(next)
+        });
+        Some(Tree::Choose(choice, self.grow_all(places.collect(), room)))
+    }
+
+    /// Each place gets the room that those before it have left, and each of those after it needs one way.
+    /// `None`: an outcome that cannot be.
+    fn grow_all(&self, places: Vec<Option<Place>>, room: usize) -> Vec<Tree> {
+        let (mut left, mut waiting) = (room, places.len());
+        let grow = |place: Option<Place>| {
+            waiting -= 1;
+            let tree = match place {
+                Some(place) => self.grow(place, left - waiting),
+                None => Tree::Way(NodeWay::new()),
+            };
+            left -= tree.size().0;
+            tree
+        };
+        places.into_iter().map(grow).collect()
+    }
+}
