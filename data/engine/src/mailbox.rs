@@ -77,6 +77,9 @@ impl<T> Mailbox<T> {
         let mut inside = self.lock();
         if !inside.closed {
             inside.queued.push_back((number, item));
+            // The worker that returns it, and perhaps one that it has taken before, allocates nothing.
+            let returning = inside.queued.len() + 1;
+            inside.done.reserve(returning);
         }
     }
 
@@ -127,7 +130,8 @@ impl<T> Mailbox<T> {
 
     /// Takes the items that the worker has returned.
     pub fn returned(&self) -> Vec<T> {
-        std::mem::take(&mut self.lock().done)
+        // The room stays for those that are still to come.
+        self.lock().done.drain(..).collect()
     }
 
     /// The number of the item that the worker completed last.
@@ -206,5 +210,33 @@ impl Doorbell {
 
     pub(crate) fn end_sleep(&self) {
         self.sleeps.store(false, Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// An allocation in a large heap may take longer than all the rest of a change.
+    #[test]
+    fn a_worker_that_returns_an_item_allocates_nothing() {
+        let mailbox = Mailbox::default();
+        let room = || mailbox.lock().done.capacity();
+        for round in 0..3 {
+            let numbers = 4 * round + 1..4 * round + 5;
+            numbers.clone().for_each(|number| mailbox.place(number, [0u8; 400]));
+            mailbox.publish(numbers.end);
+            let (first, item) = mailbox.take(numbers.end).expect("it is published");
+            // The other side empties it while one is on its way, and places another.
+            assert_eq!(mailbox.returned().len(), 0);
+            mailbox.place(numbers.end, [1; 400]);
+            let before = room();
+            mailbox.done(first, item);
+            while let Some((number, item)) = mailbox.take(numbers.end) {
+                mailbox.done(number, item);
+            }
+            assert_eq!((room(), mailbox.adopted()), (before, numbers.end));
+            assert_eq!(mailbox.returned().len(), 5);
+        }
     }
 }

@@ -124,7 +124,7 @@ impl Transition {
             built,
             old_blocks: Vec::with_capacity(self.gone.len()),
             gone: self.gone.clone(),
-            more_room: (rooms[1] > rooms[0]).then(|| Vec::with_capacity(rooms[1])),
+            more_room: (rooms[1] > rooms[0]).then(|| touched(rooms[1])),
             shortcuts: maker.shortcuts(plan)?,
             masks: TaskMasks::new(&plan.program),
             cells: Arc::new(cells.continued(plan.layout.clone(), slots.len())),
@@ -135,6 +135,15 @@ impl Transition {
             plan: plan.clone(),
         })
     }
+}
+
+/// Room for so many blocks, in pages that the kernel has provided: a page fault of the worker's would
+/// cost it more than the move of the blocks in that page.
+fn touched(blocks: usize) -> Vec<Option<Box<dyn Block>>> {
+    let mut room = Vec::with_capacity(blocks);
+    room.resize_with(blocks, || None);
+    room.clear();
+    room
 }
 
 /// Whether a block that follows the predicates at its ports finds the same ones.
