@@ -2,8 +2,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use weever_wire::ipv6::mapped;
-
 /// The number of a socket on its application queue, given out by the stack.
 pub type SocketId = u32;
 
@@ -246,49 +244,77 @@ impl Default for PacketInfo {
 
 impl PacketInfo {
     /// The bytes as they lie in a frame, native byte order: both sides are on one machine.
-    /// IPv4 addresses are stored as IPv4-mapped IPv6 addresses.
+    /// IPv4 addresses are stored as IPv4-mapped IPv6 addresses. Word by word: byte by byte it costs five
+    /// times as many instructions, twice for each datagram.
+    #[inline]
     pub(crate) fn to_bytes(self) -> [u8; 56] {
+        let ([first, second], [third, fourth]) = (words(self.remote.ip()), words(self.local.ip()));
+        let ports = u64::from(self.remote.port()) | u64::from(self.local.port()) << 16;
+        let options = u64::from(self.hops)
+            | u64::from(self.traffic_class) << 8
+            | u64::from(self.flags.0) << 16
+            | u64::from(self.fragment as u8) << 24;
+        let words = [
+            first,
+            second,
+            third,
+            fourth,
+            ports | u64::from(self.interface) << 32,
+            options | u64::from(self.flow_label) << 32,
+            self.timestamp,
+        ];
         let mut out = [0; 56];
-        out[..16].copy_from_slice(&mapped(self.remote.ip()));
-        out[16..32].copy_from_slice(&mapped(self.local.ip()));
-        out[32..34].copy_from_slice(&self.remote.port().to_ne_bytes());
-        out[34..36].copy_from_slice(&self.local.port().to_ne_bytes());
-        out[36..40].copy_from_slice(&self.interface.to_ne_bytes());
-        out[40] = self.hops;
-        out[41] = self.traffic_class;
-        out[42] = self.flags.0;
-        out[43] = self.fragment as u8;
-        out[44..48].copy_from_slice(&self.flow_label.to_ne_bytes());
-        out[48..56].copy_from_slice(&self.timestamp.to_ne_bytes());
+        for (out, word) in out.chunks_exact_mut(8).zip(words) {
+            out.copy_from_slice(&word.to_ne_bytes());
+        }
         out
     }
 
     /// The inverse of [`to_bytes`](Self::to_bytes); any bytes are a valid packet info.
     #[inline]
     pub(crate) fn from_bytes(bytes: &[u8; 56]) -> PacketInfo {
-        let address = |at: usize| -> IpAddr {
-            let octets: [u8; 16] = bytes[at..at + 16].try_into().expect("sixteen bytes");
-            let bits = u128::from_be_bytes(octets);
-            // ::ffff:0:0/96 (RFC 4291 §2.5.5.2); a fifth of the instructions of `to_canonical`.
-            match bits >> 32 {
-                0xffff => Ipv4Addr::from_bits(bits as u32).into(),
-                _ => Ipv6Addr::from_bits(bits).into(),
-            }
+        let word = |at: usize| -> u64 {
+            u64::from_ne_bytes(bytes[8 * at..8 * at + 8].try_into().expect("eight bytes"))
         };
-        let port = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+        let (ports, options) = (word(4), word(5));
         PacketInfo {
-            remote: SocketAddr::new(address(0), port(32)),
-            local: SocketAddr::new(address(16), port(34)),
-            interface: u32::from_ne_bytes(bytes[36..40].try_into().expect("four bytes")),
-            hops: bytes[40],
-            traffic_class: bytes[41],
-            flags: PacketFlags(bytes[42]),
-            fragment: Fragment::of(bytes[43]),
-            flow_label: u32::from_ne_bytes(bytes[44..48].try_into().expect("four bytes"))
-                & 0xf_ffff,
-            timestamp: u64::from_ne_bytes(bytes[48..56].try_into().expect("eight bytes")),
+            remote: SocketAddr::new(address([word(0), word(1)]), ports as u16),
+            local: SocketAddr::new(address([word(2), word(3)]), (ports >> 16) as u16),
+            interface: (ports >> 32) as u32,
+            hops: options as u8,
+            traffic_class: (options >> 8) as u8,
+            flags: PacketFlags((options >> 16) as u8),
+            fragment: Fragment::of((options >> 24) as u8),
+            flow_label: (options >> 32) as u32 & 0xf_ffff,
+            timestamp: word(6),
         }
     }
+}
+
+/// The first word of addresses is zero in IPv4-mapped ones (RFC 4291 §2.5.5.2), and so is half of the second,
+/// up to these bits, which are in network order in memory.
+const MAPPED: u64 = 0xffff << 32;
+
+/// An address as two words in network order.
+#[inline]
+fn words(address: IpAddr) -> [u64; 2] {
+    match address {
+        IpAddr::V4(v4) => [0, (MAPPED | u64::from(v4.to_bits())).to_be()],
+        IpAddr::V6(v6) => {
+            let bits = v6.to_bits();
+            [((bits >> 64) as u64).to_be(), (bits as u64).to_be()]
+        }
+    }
+}
+
+/// The inverse of [`words`].
+#[inline]
+fn address([first, second]: [u64; 2]) -> IpAddr {
+    let second = u64::from_be(second);
+    if first == 0 && second >> 32 == MAPPED >> 32 {
+        return Ipv4Addr::from_bits(second as u32).into();
+    }
+    Ipv6Addr::from_bits(u128::from(u64::from_be(first)) << 64 | u128::from(second)).into()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weever_app_ring::{Fragment as Asked, PacketFlags, PacketInfo, StackEnd, Transmit};
 use weever_net::demux::Binding;
 use weever_packet::{Buffer, Endpoints, Flags, Fragment, NO_IFACE, Pool, PoolCache};
-use weever_wire::ipv6::mapped;
+use weever_wire::ipv6::{mapped, unmapped};
 
 use crate::stats::SocketStats;
 
@@ -114,7 +114,7 @@ pub(crate) fn payload(packet: &Buffer) -> &[u8] {
 pub(crate) fn info_of(packet: &Buffer) -> PacketInfo {
     let meta = packet.meta();
     let ends = &meta.endpoints;
-    let end = |addr: [u8; 16], port| SocketAddr::new(Ipv6Addr::from(addr).to_canonical(), port);
+    let end = |addr, port| SocketAddr::new(unmapped(addr), port);
     let group = meta.flags.has(Flags::LINK_BROADCAST);
     PacketInfo {
         remote: end(ends.remote, ends.remote_port),

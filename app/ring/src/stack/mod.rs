@@ -118,6 +118,7 @@ impl StackEnd {
     }
 
     /// Notes that the application gave a frame away; false, and counted, when it could not.
+    #[inline]
     fn take_from_application(&mut self, frame: u32, to: Holder) -> bool {
         match self.holders.get_mut(frame as usize) {
             Some(holder @ Holder::Application) => {

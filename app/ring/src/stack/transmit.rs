@@ -98,6 +98,7 @@ impl StackEnd {
     }
 
     /// Takes the frames of one datagram; nothing when one of its entries breaks the rules.
+    #[inline]
     fn gather(&mut self, first: Entry) -> Result<Option<Transmit>, ChannelError> {
         let mut valid = self.take_part(first);
         let mut len = usize::from(first.len);
@@ -131,6 +132,7 @@ impl StackEnd {
         Ok(Some(Transmit { kind, socket, info: PacketInfo::from_bytes(&info), len }))
     }
 
+    #[inline]
     fn take_part(&mut self, entry: Entry) -> bool {
         match entry.kind {
             Kind::Data => {}

@@ -1,6 +1,6 @@
 //! The fixed IPv6 header (RFC 8200 §3), and the chain of extension headers behind it (§4).
 
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::bytes::{array, be16, be32, first, header, put, room};
 use crate::{Layer, WireError};
@@ -45,6 +45,16 @@ pub fn mapped(addr: IpAddr) -> [u8; 16] {
     match addr {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+/// The inverse of [`mapped`]; a fifth of the instructions of `to_canonical`.
+#[inline]
+pub fn unmapped(addr: [u8; 16]) -> IpAddr {
+    let bits = u128::from_be_bytes(addr);
+    match bits >> 32 {
+        0xffff => Ipv4Addr::from_bits(bits as u32).into(),
+        _ => Ipv6Addr::from_bits(bits).into(),
     }
 }
 

@@ -169,3 +169,21 @@ proptest! {
         prop_assert_eq!(header.addresses()[..16].to_vec(), src.to_be_bytes().to_vec());
     }
 }
+
+#[test]
+fn addresses_of_both_families_survive_as_sixteen_bytes() {
+    for text in [
+        "192.0.2.1",
+        "0.0.0.0",
+        "255.255.255.255",
+        "::",
+        "::1",
+        "::192.0.2.1",
+        "2001:db8::ffff:c000:201",
+    ] {
+        let addr: core::net::IpAddr = text.parse().unwrap();
+        assert_eq!(unmapped(mapped(addr)), addr, "{text}");
+    }
+    let v4_in_v6: core::net::Ipv6Addr = "::ffff:192.0.2.1".parse().unwrap();
+    assert_eq!(unmapped(v4_in_v6.octets()), v4_in_v6.to_canonical());
+}
