@@ -3,8 +3,10 @@
 mod run {
     mod clients;
     mod command;
+    mod conformance;
     mod lab;
     mod servers;
+    mod services;
     mod workers;
 }
 

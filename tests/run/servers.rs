@@ -2,10 +2,12 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use weever_testbed::require_net_admin;
+use weever_testbed::{Fixture, require_net_admin};
 
-use super::lab::{BOTH, Lab, has};
+use super::lab::{BOTH, Lab, PATIENCE, has};
 
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -142,4 +144,39 @@ fn memcached_shares_connections_among_its_threads() {
         let answer = lab.ask(&mut server, (to, 11211), question);
         assert!(answer.starts_with(b"\0\x07\0\0\0\x01\0\0VALUE key3 0 400\r\n19-3"), "{answer:?}");
     }
+}
+
+#[test]
+fn haproxy_passes_requests_on() {
+    require_net_admin!();
+    if !has("haproxy") || !has("python3") {
+        return;
+    }
+    let lab = Lab::new();
+    let content = lab.file("big", 5 << 20);
+    let config = format!(
+        "defaults\n mode http\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n\
+         frontend f\n bind 0.0.0.0:8100\n bind :::8100 v6only\n default_backend b\n\
+         backend b\n server s {}:8101\n",
+        Fixture::RIGHT
+    );
+    std::fs::write(lab.folder.join("haproxy.cfg"), config).unwrap();
+    // The server behind it is the kernel's, on the other host.
+    let mut behind = Command::new(PYTHON);
+    behind.args(["-m", "http.server", "8101"]).current_dir(&lab.folder);
+    behind.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut behind = lab.net.right.run(|| behind.spawn().unwrap());
+    let since = Instant::now();
+    while lab.net.right.run(|| TcpStream::connect((Fixture::RIGHT, 8101)).is_err()) {
+        assert!(since.elapsed() < PATIENCE, "the server behind does not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut server = lab.start(&["haproxy", "-db", "-f", "haproxy.cfg"]);
+    for to in BOTH {
+        let (head, body) = lab.get(&mut server, to, 8100, "/big");
+        assert!(head.starts_with("HTTP/1.0 200"), "{head}");
+        assert!(body == content, "{to}: {} of {} octets", body.len(), content.len());
+    }
+    behind.kill().unwrap();
+    behind.wait().unwrap();
 }

@@ -22,12 +22,14 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
     let to = unsafe { address::read(raw, len) };
     let mut held = lock();
     if let Some(place) = numbers::file(fd) {
-        let Some(file) = held.files.get(place) else { return Err(Failure::Kernel) };
-        return match &file.kind {
+        let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
+        return match &mut file.kind {
             Kind::Udp(_) => again(&mut held, place, to),
             Kind::Listening(_) => fail(libc::EISCONN),
             Kind::Stream(stream) => match stream.phase {
                 Phase::Connecting => fail(libc::EALREADY),
+                // Linux tells the end of a connect that did not wait once.
+                Phase::Connected if !std::mem::replace(&mut stream.told, true) => Ok(0),
                 Phase::Connected => fail(libc::EISCONN),
                 Phase::Over if file.error != 0 => {
                     let errno = file.error;
@@ -74,8 +76,9 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
 }
 
 fn established(held: &mut Held, fd: c_int, place: u32) -> Answer<Option<c_int>> {
-    let Some(file) = held.files.get(place) else { return Err(Failure::Kernel) };
-    let Kind::Stream(stream) = &file.kind else { return Err(Failure::Kernel) };
+    let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
+    let Kind::Stream(stream) = &mut file.kind else { return Err(Failure::Kernel) };
+    stream.told = stream.phase == Phase::Connected;
     match (stream.phase, file.error) {
         (Phase::Connecting, _) => Ok(None),
         (_, 0) => Ok(Some(0)),

@@ -58,6 +58,8 @@ pub(crate) struct Stream {
     pub(crate) received: VecDeque<StreamBuf<'static>>,
     /// Octets of the first buffer that were read.
     pub(crate) offset: usize,
+    /// The program knows that it is connected.
+    pub(crate) told: bool,
     /// The peer sends no more.
     pub(crate) finished: bool,
     /// The program reads no more.
@@ -76,6 +78,7 @@ impl Stream {
             remote,
             received: VecDeque::new(),
             offset: 0,
+            told: phase == Phase::Connected,
             finished: false,
             deaf: false,
             mute: false,

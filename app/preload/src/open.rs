@@ -357,6 +357,9 @@ pub(crate) fn bind_to_send(state: &mut State, fd: c_int, to: SocketAddr) -> Answ
 /// `listen`.
 pub(crate) fn listen(state: &mut State, fd: c_int, backlog: c_int) -> Answer<c_int> {
     if let Some(place) = numbers::file(fd) {
+        if !state.files.get(place).is_some_and(|f| matches!(f.kind, Kind::Listening(_))) {
+            return fail(libc::EINVAL);
+        }
         // SAFETY: it has no pointers.
         let done = unsafe { real::listen(fd, backlog) };
         if let Some(Kind::Listening(listening)) = state.files.get_mut(place).map(|f| &mut f.kind) {

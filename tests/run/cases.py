@@ -1,0 +1,520 @@
+# One case a line: its name, and what came of it. Run on both stacks; the lines are compared.
+import array, errno, fcntl, os, select, signal, socket, struct, sys, termios, threading, time
+
+PEER = sys.argv[1]
+ECHO = (PEER, 9100)
+CLOSED = (PEER, 9)
+TCP = (socket.AF_INET, socket.SOCK_STREAM)
+UDP = (socket.AF_INET, socket.SOCK_DGRAM)
+
+
+def case(name, what):
+    try:
+        told = what()
+    except OSError as error:
+        told = errno.errorcode.get(error.errno, type(error).__name__)
+    print(f"{name}: {told}", flush=True)
+
+
+def connected():
+    stream = socket.create_connection(ECHO, timeout=20)
+    stream.settimeout(20)
+    return stream
+
+
+def nonblocking():
+    stream = connected()
+    stream.setblocking(False)
+    return stream
+
+
+def ready(stream, events, wait=10000):
+    poll = select.poll()
+    poll.register(stream, events)
+    return [mask for _, mask in poll.poll(wait)]
+
+
+def until_readable(stream):
+    assert ready(stream, select.POLLIN), "nothing came"
+
+
+def whole(stream, count):
+    got = b""
+    while len(got) < count:
+        more = stream.recv(count - len(got))
+        if not more:
+            break
+        got += more
+    return got
+
+
+# Connecting
+case("connect blocking", lambda: connected().getpeername())
+case("connect refused", lambda: socket.create_connection(CLOSED, timeout=20))
+
+
+def connect_later():
+    stream = socket.socket(*TCP)
+    stream.setblocking(False)
+    first = stream.connect_ex(ECHO)
+    events = ready(stream, select.POLLOUT)
+    again = [stream.connect_ex(ECHO) for _ in range(2)]
+    return errno.errorcode[first], events, stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), again
+
+
+case("connect without blocking", connect_later)
+
+
+def refused_later():
+    stream = socket.socket(*TCP)
+    stream.setblocking(False)
+    first = stream.connect_ex(CLOSED)
+    events = ready(stream, select.POLLOUT)
+    error = stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    return errno.errorcode[first], [mask & select.POLLERR != 0 for mask in events], errno.errorcode[error], stream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+
+
+case("refusal without blocking", refused_later)
+case("connect twice", lambda: connected().connect(ECHO))
+case("recv unconnected", lambda: socket.socket(*TCP).recv(1))
+case("getpeername unconnected", lambda: socket.socket(*TCP).getpeername())
+case("listen connected", lambda: connected().listen())
+case("accept unlistening", lambda: nonblocking().accept())
+
+
+# Octets
+def echoed(count):
+    stream = connected()
+    threading.Thread(target=stream.sendall, args=(b"x" * count,)).start()
+    return len(whole(stream, count))
+
+
+for count in 1, 1460, 100_000, 2_000_000:
+    case(f"echo of {count}", lambda: echoed(count))
+case("recv nothing there", lambda: nonblocking().recv(10))
+
+
+def peek():
+    stream = connected()
+    stream.sendall(b"abcdef")
+    until_readable(stream)
+    return stream.recv(3, socket.MSG_PEEK), stream.recv(3), whole(stream, 3)
+
+
+case("peek", peek)
+
+
+def waitall():
+    stream = connected()
+    stream.sendall(b"first ")
+    until_readable(stream)
+    threading.Timer(0.1, stream.sendall, (b"second",)).start()
+    return stream.recv(12, socket.MSG_WAITALL)
+
+
+case("wait for all", waitall)
+
+
+def scattered():
+    stream = connected()
+    stream.sendmsg([b"one ", b"", b"two ", b"three"])
+    return whole(stream, 13)
+
+
+case("gathered", scattered)
+
+
+def into_parts():
+    stream = connected()
+    stream.sendall(b"abcdefgh")
+    until_readable(stream)
+    time.sleep(0.05)
+    parts = [bytearray(3), bytearray(0), bytearray(10)]
+    return stream.recvmsg_into(parts)[0], parts
+
+
+case("scattered", into_parts)
+case("recv of zero octets", lambda: (connected().sendall(b"x"), connected().recv(0)))
+
+
+def counts():
+    stream = connected()
+    stream.sendall(b"12345")
+    until_readable(stream)
+    time.sleep(0.05)
+    there = array.array("i", [0])
+    fcntl.ioctl(stream, termios.FIONREAD, there)
+    unsent = array.array("i", [-1])
+    fcntl.ioctl(stream, termios.TIOCOUTQ, unsent)
+    return there[0], unsent[0]
+
+
+case("counts", counts)
+
+
+def by_file():
+    stream = connected()
+    with open("/etc/passwd", "rb") as file:
+        sent = os.sendfile(stream.fileno(), file.fileno(), 3, 100)
+        return sent == len(whole(stream, 100)), file.tell()
+
+
+case("sendfile", by_file)
+case("read and write", lambda: (lambda s: (os.write(s.fileno(), b"plain"), until_readable(s), os.read(s.fileno(), 100)))(connected()))
+
+
+# Ends
+def half_closed():
+    stream = connected()
+    stream.sendall(b"last")
+    stream.shutdown(socket.SHUT_WR)
+    got = whole(stream, 4), stream.recv(10), stream.recv(10)
+    try:
+        stream.send(b"more")
+    except OSError as error:
+        return got, errno.errorcode[error.errno]
+
+
+case("half close", half_closed)
+
+
+def events_of_end():
+    stream = connected()
+    stream.shutdown(socket.SHUT_WR)
+    until_readable(stream)
+    return ready(stream, select.POLLIN | select.POLLOUT | select.POLLRDHUP)
+
+
+case("events of an end", events_of_end)
+
+
+def reset():
+    stream = connected()
+    stream.sendall(b"reset\n")
+    told = []
+    for _ in range(2):
+        try:
+            told.append(stream.recv(10))
+        except OSError as error:
+            told.append(errno.errorcode[error.errno])
+    try:
+        stream.send(b"x")
+    except OSError as error:
+        told.append(errno.errorcode[error.errno])
+    return told
+
+
+case("reset", reset)
+
+
+def reset_events():
+    stream = connected()
+    stream.sendall(b"reset\n")
+    ready(stream, 0)
+    return ready(stream, select.POLLIN | select.POLLOUT)
+
+
+case("events of a reset", reset_events)
+
+
+def shut_reading():
+    stream = connected()
+    stream.shutdown(socket.SHUT_RD)
+    return stream.recv(10)
+
+
+case("shutdown of reading", shut_reading)
+case("shutdown unconnected", lambda: socket.socket(*TCP).shutdown(socket.SHUT_WR))
+
+
+# Descriptors
+def duplicate():
+    stream = connected()
+    other = stream.dup()
+    stream.sendall(b"both")
+    stream.close()
+    return whole(other, 4), other.getpeername()
+
+
+case("dup", duplicate)
+
+
+def inherited_flag():
+    stream = connected()
+    other = stream.dup()
+    fcntl.fcntl(stream, fcntl.F_SETFL, os.O_NONBLOCK)
+    try:
+        os.read(other.fileno(), 1)
+    except OSError as error:
+        return errno.errorcode[error.errno], fcntl.fcntl(other, fcntl.F_GETFL) & os.O_NONBLOCK != 0
+
+
+case("flags are the connection's", inherited_flag)
+
+
+def over_another():
+    stream, pipe = connected(), os.pipe()
+    os.dup2(pipe[0], stream.fileno())
+    os.write(pipe[1], b"pipe")
+    return os.read(stream.fileno(), 10)
+
+
+case("dup2 over a connection", over_another)
+
+
+def closed():
+    stream = connected()
+    os.close(os.dup(stream.fileno()))
+    stream.sendall(b"open")
+    return whole(stream, 4)
+
+
+case("a duplicate is closed", closed)
+
+
+# Options
+def options():
+    stream = connected()
+    told = [stream.getsockopt(socket.SOL_SOCKET, name) for name in (socket.SO_TYPE, socket.SO_DOMAIN, socket.SO_PROTOCOL, socket.SO_ACCEPTCONN, socket.SO_ERROR)]
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    told.append(stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+    told.append(stream.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+    told.append(stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1))
+    return told
+
+
+case("options", options)
+case("an option that is none", lambda: connected().setsockopt(socket.IPPROTO_TCP, 999, 1))
+case("a value that is none", lambda: connected().setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 0))
+
+
+def patience(direction):
+    stream = socket.create_connection(ECHO)
+    stream.setblocking(True)
+    stream.setsockopt(socket.SOL_SOCKET, direction, struct.pack("ll", 0, 100_000))
+    return stream.recv(1)
+
+
+case("SO_RCVTIMEO", lambda: patience(socket.SO_RCVTIMEO))
+
+
+# Waiting
+def levels_and_edges():
+    stream, told = nonblocking(), []
+    level, edge, once = select.epoll(), select.epoll(), select.epoll()
+    level.register(stream, select.EPOLLIN)
+    edge.register(stream, select.EPOLLIN | select.EPOLLET)
+    once.register(stream, select.EPOLLIN | select.EPOLLONESHOT)
+    stream.send(b"some")
+    for sets in level, edge, once, level, edge, once:
+        told.append([mask for _, mask in sets.poll(0.2 if told and len(told) > 2 else 10)])
+    once.modify(stream, select.EPOLLIN | select.EPOLLONESHOT)
+    told.append([mask for _, mask in once.poll(10)])
+    stream.recv(100)
+    told.append([mask for _, mask in level.poll(0.1)])
+    stream.send(b"more")
+    told.append([mask for _, mask in edge.poll(10)])
+    return told
+
+
+case("levels, edges, one shot", levels_and_edges)
+
+
+def mixed():
+    stream, pipe, epoll = nonblocking(), os.pipe(), select.epoll()
+    epoll.register(stream, select.EPOLLIN)
+    epoll.register(pipe[0], select.EPOLLIN)
+    os.write(pipe[1], b"x")
+    first = [fd == pipe[0] for fd, _ in epoll.poll(10)]
+    stream.send(b"y")
+    until_readable(stream)
+    both = sorted(fd == pipe[0] for fd, _ in epoll.poll(10))
+    epoll.unregister(pipe[0])
+    return first, both, [fd == stream.fileno() for fd, _ in epoll.poll(10)]
+
+
+case("epoll of both kinds", mixed)
+
+
+def misused():
+    stream, epoll, told = nonblocking(), select.epoll(), []
+    for call in (lambda: epoll.modify(stream, 1), lambda: epoll.register(stream, 1), lambda: epoll.register(stream, 1), lambda: epoll.unregister(stream), lambda: epoll.unregister(stream)):
+        try:
+            told.append(call())
+        except OSError as error:
+            told.append(errno.errorcode[error.errno])
+    return told
+
+
+case("epoll misused", misused)
+
+
+def registered_before():
+    stream, epoll = socket.socket(*TCP), select.epoll()
+    stream.setblocking(False)
+    stream.connect_ex(ECHO)
+    epoll.register(stream, select.EPOLLOUT | select.EPOLLIN)
+    return [mask for _, mask in epoll.poll(10)]
+
+
+case("registered while connecting", registered_before)
+
+
+def selected():
+    stream, pipe = connected(), os.pipe()
+    nothing = select.select([stream, pipe[0]], [], [], 0)[0]
+    writable = select.select([], [stream], [], 10)[1] == [stream]
+    stream.send(b"x")
+    return nothing, writable, select.select([stream, pipe[0]], [], [], 10)[0] == [stream]
+
+
+case("select", selected)
+
+
+def full():
+    stream, sent = nonblocking(), 0
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    try:
+        while sent < 1 << 28:
+            sent += stream.send(b"x" * 65536)
+    except BlockingIOError:
+        blocked = ready(stream, select.POLLOUT, 100) == []
+    drained = 0
+    while drained < sent:
+        until_readable(stream)
+        drained += len(stream.recv(1 << 20))
+    return sent > 0, drained == sent, ready(stream, select.POLLOUT)
+
+
+case("full, and drained", full)
+
+
+def interrupted():
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    stream = connected()
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    threading.Timer(0.4, stream.send, (b"later",)).start()
+    return stream.recv(10)
+
+
+case("a signal while waiting", interrupted)
+
+
+def between_threads():
+    stream, told = connected(), []
+    reader = threading.Thread(target=lambda: told.append(stream.recv(10)))
+    reader.start()
+    time.sleep(0.1)
+    stream.send(b"across")
+    reader.join()
+    return told
+
+
+case("one thread reads, another writes", between_threads)
+
+
+# Datagrams
+def datagram(count):
+    sock = socket.socket(*UDP)
+    sock.settimeout(20)
+    sock.sendto(b"d" * count, ECHO)
+    got, peer = sock.recvfrom(70_000)
+    return len(got), peer
+
+
+for count in 0, 1, 1472, 1473, 9000:
+    case(f"datagram of {count}", lambda: datagram(count))
+case("datagram too long", lambda: socket.socket(*UDP).sendto(b"x" * 65_508, ECHO))
+case("datagram to nowhere", lambda: socket.socket(*UDP).send(b"x"))
+
+
+def cut():
+    sock = socket.socket(*UDP)
+    sock.settimeout(20)
+    sock.connect(ECHO)
+    told = []
+    for _ in range(3):
+        sock.send(b"0123456789")
+    told.append(sock.recv(4))
+    told.append(sock.recv(4, socket.MSG_PEEK))
+    told.append(sock.recv_into(bytearray(4), 4, socket.MSG_TRUNC))
+    got, _, flags, peer = sock.recvmsg(4)
+    return told, got, flags, peer
+
+
+case("datagrams cut", cut)
+
+
+def unreachable():
+    sock = socket.socket(*UDP)
+    sock.settimeout(20)
+    sock.connect(CLOSED)
+    sock.send(b"x")
+    try:
+        sock.recv(10)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+
+case("port unreachable", unreachable)
+
+
+def reconnected():
+    sock = socket.socket(*UDP)
+    sock.settimeout(20)
+    sock.connect(CLOSED)
+    sock.connect(ECHO)
+    sock.send(b"second")
+    return sock.recv(10), sock.getpeername()
+
+
+case("connected again", reconnected)
+
+
+def next_datagram():
+    sock = socket.socket(*UDP)
+    sock.settimeout(20)
+    sock.connect(ECHO)
+    sock.send(b"123")
+    until_readable(sock)
+    there = array.array("i", [0])
+    fcntl.ioctl(sock, termios.FIONREAD, there)
+    return there[0], ready(sock, select.POLLIN | select.POLLOUT)
+
+
+case("FIONREAD of a datagram", next_datagram)
+case("bind twice", lambda: (lambda a: (a.bind(("", 0)), a.bind(("", 0))))(socket.socket(*UDP)))
+
+
+def taken():
+    first, second = socket.socket(*UDP), socket.socket(*UDP)
+    first.bind(("", 0))
+    second.bind(("", first.getsockname()[1]))
+
+
+case("a port that is taken", taken)
+case("an address of nobody's", lambda: socket.socket(*UDP).bind(("192.0.2.77", 0)))
+
+
+# Listening
+def listening():
+    listener = socket.create_server(("", 0))
+    port = listener.getsockname()[1]
+    listener.setblocking(False)
+    told = []
+    try:
+        listener.accept()
+    except OSError as error:
+        told.append(errno.errorcode[error.errno])
+    told.append(listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    near = socket.create_connection(("127.0.0.1", port))
+    told.append(ready(listener, select.POLLIN))
+    stream, peer = listener.accept()
+    stream.send(b"near")
+    told.append((near.recv(10), peer[0]))
+    return told
+
+
+case("a listener, by loopback", listening)
+case("listen on a port that is taken", lambda: (lambda a: socket.create_server(("", a.getsockname()[1])))(socket.create_server(("", 0))))

@@ -1,0 +1,77 @@
+//! The same calls on the kernel's stack and on weever's: results, error numbers and order are to be equal.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Stdio;
+
+use weever_testbed::{Fixture, require_net_admin};
+
+use super::lab::{Lab, PATIENCE, has};
+
+/// Prints a line for each case. Its peer echoes datagrams and connections, both at port 9100.
+const CASES: &str = include_str!("cases.py");
+
+/// The peer of the cases, of the kernel's: echoes until its thread's sockets are gone with the process.
+fn serve(net: &Fixture) {
+    let at: SocketAddr = (Fixture::RIGHT, 9100).into();
+    let (udp, tcp) =
+        net.right.run(|| (UdpSocket::bind(at).unwrap(), TcpListener::bind(at).unwrap()));
+    std::thread::spawn(move || {
+        let mut datagram = [0; 65_536];
+        while let Ok((len, from)) = udp.recv_from(&mut datagram) {
+            let _gone = udp.send_to(&datagram[..len], from);
+        }
+    });
+    std::thread::spawn(move || {
+        for stream in tcp.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || echo(stream));
+        }
+    });
+}
+
+/// Echoes until the end; a line `reset` resets the connection.
+fn echo(mut stream: TcpStream) {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut octets = [0; 65_536];
+    while let Ok(len) = stream.read(&mut octets) {
+        if len == 0 {
+            let _gone = stream.shutdown(Shutdown::Write);
+            return;
+        }
+        if octets[..len] == *b"reset\n" {
+            socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+            return;
+        }
+        if stream.write_all(&octets[..len]).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn calls_mean_the_same_on_weever_as_on_the_kernel() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    let lab = Lab::new();
+    serve(&lab.net);
+    let peer = Fixture::RIGHT.to_string();
+    let run = |mut command: std::process::Command| {
+        command.args(["/usr/bin/python3", "-c", CASES, &peer]).stdin(Stdio::null());
+        let output = lab.net.left.run(|| command.output().unwrap());
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{errors}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let mut plain = std::process::Command::new("/usr/bin/env");
+    plain.current_dir(&lab.folder);
+    let kernel = run(plain);
+    let weever = run(lab.command(&["--require", "--"]));
+    assert!(kernel.lines().count() > 40, "{kernel}");
+    let both = kernel.lines().zip(weever.lines());
+    let differ = both.filter(|(kernel, weever)| kernel != weever);
+    let differ: Vec<String> = differ.map(|(k, w)| format!("kernel {k}\nweever {w}")).collect();
+    assert!(differ.is_empty(), "{}", differ.join("\n"));
+    assert_eq!(weever.lines().count(), kernel.lines().count());
+}
