@@ -162,6 +162,7 @@ mod tests {
     /// COREC §3.4.4: whatever a thread was about to do, the others go once round the ring at least, and what
     /// the kernel gets back is never a slot that is still in somebody's hand.
     #[test]
+    #[cfg_attr(miri, ignore = "thousands of threads, minutes in an interpreter")]
     fn a_consumer_parked_at_any_step_loses_nothing_and_stops_nobody() {
         let mut steps = 0;
         for (start, taken_before) in STARTS.into_iter().flat_map(|start| [(start, 0), (start, 2)]) {
@@ -204,6 +205,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "thousands of threads, minutes in an interpreter")]
     fn a_producer_parked_at_any_step_loses_nothing_and_stops_nobody() {
         let mut steps = 0;
         for (start, reserved) in STARTS.into_iter().flat_map(|start| [(start, 0), (start, 2)]) {
