@@ -167,7 +167,7 @@ impl Chosen {
         let probes = keep_alive.map_or(0, |keep_alive| keep_alive.probes.max(1));
         let KeepAlive { idle, interval, .. } = keep_alive.unwrap_or_default();
         let (idle, interval) = (millis(idle), millis(interval));
-        let flags = u8::from(no_delay) * NO_DELAY | u8::from(cork) * CORK;
+        let flags = (u8::from(no_delay) * NO_DELAY) | (u8::from(cork) * CORK);
         Self { user_timeout: millis(user_timeout), idle, interval, probes, flags, max_segment }
     }
 
