@@ -7,8 +7,7 @@
 //! own, and a rule for all flows that a shared mask cannot tell apart. Where it has to give up it is a lower
 //! bound, so the reported gap is never too small.
 
-use std::cmp::Ordering;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 
 use weever_graph::Field;
 use weever_graph::nic::{Granularity, MaskScope, TableModel};
@@ -17,32 +16,28 @@ use weever_plan::nic::Nic;
 use weever_plan::policy::{Balance, Measure};
 use weever_plan::search::{Options, Search};
 
-use super::quality::Dice;
+use super::optimum::{Assignment, Bounds, Item};
+use super::quality::{Dice, NO_DEVIATION};
 use crate::{BenchError, Report, Samples};
 
 const INSTANCES: u64 = 500;
-/// Partial assignments that are continued for one mask, at most.
-const MOST_NODES: u32 = 1_000;
-/// Deviations from the mean load that count as none, as a share of it. Without a floor the gap to a
-/// perfect split of numbers would have no bound.
-const NO_DEVIATION: f64 = 0.01;
-
 /// Adds the keys `gap_p50` and `gap_p99`.
 pub(super) fn measure(report: &mut Report) -> Result<(), BenchError> {
     let nics = all_models()?;
     let mut gaps = Samples::default();
-    let mut proven = 0;
+    let (mut known, mut below) = (0, 0);
     for seed in 1..=INSTANCES {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let nic = &nics[dice.roll(nics.len() as u64) as usize];
         let instance = Instance::random(nic, &mut dice)?;
-        let (gap, exact) = instance.gap();
-        proven += u32::from(exact);
-        gaps.push(gap);
+        let gap = instance.gap();
+        known += u32::from(gap.known);
+        below += u32::from(gap.below > NO_DEVIATION);
+        gaps.push(gap.above.max(0.0));
     }
     report.setup(format!(
-        "gap: {INSTANCES} random instances on {} models; the optimum is proven for {proven}, a lower bound for \
-         the others",
+        "gap: {INSTANCES} random instances on {} models; the optimum is known for {known}, a lower bound for the \
+         others; {below} plans cost less, with rules for several flows",
         nics.len()
     ));
     report.row("cost above the optimum, relative", "ratio", &gaps);
@@ -106,6 +101,17 @@ impl Demand {
         self.tests.iter().find(|t| t.0 == field).map_or(0, |t| t.1)
     }
 
+    fn value(&self, field: Field) -> u128 {
+        self.tests.iter().find(|t| t.0 == field).map_or(0, |t| t.2)
+    }
+
+    /// Whether a packet of it could be one that these tests are true of.
+    fn meets(&self, rule: &[(Field, u128, u128)]) -> bool {
+        rule.iter().all(|(field, mask, value)| {
+            (value ^ self.value(*field)) & mask & self.mask(*field) == 0
+        })
+    }
+
     fn flow(&self, nth: usize) -> Flow {
         let udp = Conj::all().with(Field::EthType, 0x0800).with(Field::Ip4Proto, 17);
         let conj = self.tests.iter().fold(udp, |conj, (field, mask, value)| {
@@ -139,86 +145,83 @@ impl Instance {
         Ok(Instance { nic, demands })
     }
 
-    /// The relative gap, and whether the optimum is proven.
-    fn gap(&self) -> (f64, bool) {
+    /// The relative gap, and whether the optimum is known.
+    fn gap(&self) -> Gap {
         let balance = Balance::new(Measure::Rate { assumed: 1 });
         let mut search = Search::new(self.nic.clone(), Box::new(balance), Options::default());
         search.run(self.demands.iter().enumerate().map(|(i, d)| d.flow(i)).collect());
         let ours = search.cost().value;
         let best = self.optimum();
-        let queues = f64::from(self.nic.queues.count());
-        let mean = self.demands.iter().map(|d| d.rate as f64).sum::<f64>() / queues;
-        let floor = (NO_DEVIATION * mean).powi(2);
-        (((ours - best.cost) / best.cost.max(floor)).max(0.0), best.proven)
+        let above = |bound: f64| (ours - bound) / bound.max(self.floor());
+        Gap { above: above(best.lower), below: -above(best.upper), known: best.lower == best.upper }
     }
 
-    fn optimum(&self) -> Optimum {
-        let shared = self.nic.tables.iter().find(|t| t.model.mask_scope != MaskScope::Rule);
+    /// The cost of queues that deviate from the mean by [`NO_DEVIATION`].
+    fn floor(&self) -> f64 {
+        let queues = f64::from(self.nic.queues.count());
+        let mean = self.demands.iter().map(|d| d.rate as f64).sum::<f64>() / queues;
+        (NO_DEVIATION * mean).powi(2)
+    }
+
+    fn optimum(&self) -> Bounds {
+        let mut tables = self.nic.tables.iter();
+        let shared = tables.position(|t| t.model.mask_scope != MaskScope::Rule);
         let options = match shared {
-            Some(table) => masks(&table.model, &self.demands),
+            Some(table) => masks(&self.nic.tables[table].model, &self.demands),
             None => vec![Vec::new()],
         };
-        let mut best = Optimum { cost: f64::MAX, proven: true };
+        let mut best = Bounds { lower: f64::MAX, upper: f64::MAX };
         for option in options {
             let items = match shared {
-                Some(table) => self.groups(&table.model, &option),
-                None => self.singles(),
+                Some(table) => self.groups(table, &option),
+                None => {
+                    self.demands.iter().map(|d| Item::of([d], self.pools_for(d, None))).collect()
+                }
             };
-            let found = self.assign(items, best.cost);
-            best = Optimum { cost: best.cost.min(found.cost), proven: best.proven && found.proven };
+            let found = self.assign(items, best.upper);
+            let (lower, upper) = (best.lower.min(found.lower), best.upper.min(found.upper));
+            best = Bounds { lower, upper };
         }
         best
     }
 
-    /// Each flow by itself, with the tables that can say it.
-    fn singles(&self) -> Vec<Item> {
-        let says = |d: &Demand| {
-            self.nic
-                .tables
-                .iter()
-                .enumerate()
-                .filter(|(_, t)| says(&t.model, d))
-                .map(|(i, _)| i)
-                .collect()
+    /// The pools of the tables that have a rule for this flow and for no other; without the table of which
+    /// the rules share a mask.
+    fn pools_for(&self, demand: &Demand, shared: Option<usize>) -> u32 {
+        let own = |table: &usize| {
+            let rule = rule_for(&self.nic.tables[*table].model, demand);
+            rule.is_some_and(|rule| self.demands.iter().filter(|d| d.meets(&rule)).count() == 1)
         };
-        self.demands.iter().map(|d| Item::of([d], says(d))).collect()
+        let tables = (0..self.nic.tables.len()).filter(|t| Some(*t) != shared).filter(own);
+        tables.map(|t| 1 << self.nic.tables[t].pool).sum()
     }
 
     /// The flows that rules of one mask can tell from others, together with those that they cannot.
-    fn groups(&self, table: &TableModel, option: &[(Field, u128)]) -> Vec<Item> {
+    fn groups(&self, table: usize, option: &[(Field, u128)]) -> Vec<Item> {
+        let (model, pool) = (&self.nic.tables[table].model, 1 << self.nic.tables[table].pool);
         let mut groups: HashMap<Vec<u128>, Vec<&Demand>> = HashMap::new();
         let mut items = Vec::new();
         for demand in &self.demands {
             let within = option.iter().all(|(field, mask)| mask & !demand.mask(*field) == 0);
-            if within && has_type(table) && option.iter().any(|(_, mask)| *mask != 0) {
-                let value = |field| demand.tests.iter().find(|t| t.0 == field).map_or(0, |t| t.2);
-                let key = option.iter().map(|(field, mask)| value(*field) & mask).collect();
+            if within && has_type(model) && option.iter().any(|(_, mask)| *mask != 0) {
+                let key = option.iter().map(|(field, mask)| demand.value(*field) & mask).collect();
                 groups.entry(key).or_default().push(demand);
             } else {
-                items.push(Item::of([demand], Vec::new()));
+                items.push(Item::of([demand], self.pools_for(demand, Some(table))));
             }
         }
-        items.extend(groups.into_values().map(|group| Item::of(group, vec![0])));
+        items.extend(groups.into_values().map(|group| {
+            let alone = if group.len() == 1 { self.pools_for(group[0], Some(table)) } else { 0 };
+            Item::of(group, pool | alone)
+        }));
         items
     }
 
     /// The least cost, if it is below `known`.
-    fn assign(&self, mut items: Vec<Item>, known: f64) -> Optimum {
-        items.sort_by(|a, b| b.weight.total_cmp(&a.weight));
-        let mut room: Vec<u32> = (0..self.nic.tables.len()).map(|i| self.nic.capacity(i)).collect();
-        // Tables of one pool take entries from the first of them.
-        let pool: Vec<usize> = self.nic.tables.iter().map(|t| t.pool).collect();
-        for item in &mut items {
-            item.tables.iter_mut().for_each(|t| *t = pool[*t]);
-            item.tables.dedup();
-        }
-        if let Some(locations) = self.nic.locations {
-            room.iter_mut().for_each(|r| *r = (*r).min(locations));
-        }
-        // Room in tables that none of the flows can use is no room.
-        let used = |table: usize| items.iter().any(|i| i.tables.contains(&table));
-        room.iter_mut().enumerate().filter(|(table, _)| !used(*table)).for_each(|(_, r)| *r = 0);
-        Assignment::new(items, self.spread()).run(room, known)
+    fn assign(&self, items: Vec<Item>, known: f64) -> Bounds {
+        let room: Vec<u32> = (0..self.nic.tables.len()).map(|i| self.nic.capacity(i)).collect();
+        let most = self.nic.locations.unwrap_or(u32::MAX);
+        Assignment::new(items, self.spread(), &room, most, self.floor()).solve(known)
     }
 
     /// The share of each queue of packets that are hashed.
@@ -236,22 +239,34 @@ impl Instance {
     }
 }
 
+/// A plan's cost beside the optimum, relative.
+struct Gap {
+    /// How far it is above the optimum, or above what is known to be below that.
+    above: f64,
+    /// How far it is below: by rules for several flows, which the optimum does not know.
+    below: f64,
+    known: bool,
+}
+
 fn has_type(table: &TableModel) -> bool {
     let udp = weever_graph::nic::FlowType::Udp4;
     table.flow_types.is_empty() || table.flow_types.contains(&udp)
 }
 
-/// Whether one rule of the table matches exactly this flow.
-fn says(table: &TableModel, demand: &Demand) -> bool {
-    let granularity =
-        |field| table.matches.iter().find(|m| m.field == field).map(|m| m.granularity);
-    let tested = demand.tests.iter().all(|(field, mask, _)| match granularity(*field) {
-        Some(Granularity::Bits | Granularity::Prefix) => true,
-        Some(_) => *mask == field.full_mask(),
-        None => false,
-    });
-    let exact = table.matches.iter().filter(|m| m.granularity == Granularity::Exact);
-    has_type(table) && tested && exact.into_iter().all(|m| demand.mask(m.field) != 0)
+/// The tests of the narrowest rule that the table has for a flow. Fields that it cannot test are left out.
+fn rule_for(table: &TableModel, demand: &Demand) -> Option<Vec<(Field, u128, u128)>> {
+    let mut rule = Vec::new();
+    for m in &table.matches {
+        let known = matches!(m.field, Field::EthType | Field::Ip4Proto);
+        let mask = demand.mask(m.field);
+        let says = matches!(m.granularity, Granularity::Bits | Granularity::Prefix);
+        match mask != 0 && (says || mask == m.field.full_mask()) {
+            true => rule.push((m.field, mask, demand.value(m.field))),
+            false if m.granularity == Granularity::Exact && !known => return None,
+            false => {}
+        }
+    }
+    (has_type(table) && !rule.is_empty()).then_some(rule)
 }
 
 /// Every mask that rules can share: each field as one of the flows tests it, or not at all.
@@ -272,18 +287,9 @@ fn masks(table: &TableModel, demands: &[Demand]) -> Vec<Vec<(Field, u128)>> {
     all
 }
 
-/// Flows that go to a queue together, or are hashed.
-struct Item {
-    weight: f64,
-    /// The variance that hashing them adds, as a multiple of that of a flow of weight 1.
-    doubt: f64,
-    /// The tables, by their pools, that have a rule for them.
-    tables: Vec<usize>,
-}
-
 impl Item {
-    fn of<'a>(demands: impl IntoIterator<Item = &'a Demand>, tables: Vec<usize>) -> Item {
-        let mut item = Item { weight: 0.0, doubt: 0.0, tables };
+    fn of<'a>(demands: impl IntoIterator<Item = &'a Demand>, pools: u32) -> Item {
+        let mut item = Item { pools, ..Item::default() };
         for demand in demands {
             let rate = demand.rate as f64;
             item.weight += rate;
@@ -292,165 +298,3 @@ impl Item {
         item
     }
 }
-
-/// The least cost, or a bound below it.
-struct Optimum {
-    cost: f64,
-    proven: bool,
-}
-
-/// The assignment of items to queues. The heaviest items are decided first; of all partial assignments, the
-/// one with the least bound is continued.
-struct Assignment {
-    items: Vec<Item>,
-    spread: Vec<f64>,
-    /// The variance of hashing a flow of weight 1.
-    unit: f64,
-    total: f64,
-    /// The weight from each item on.
-    rest: Vec<f64>,
-    /// The least cost that was found.
-    best: f64,
-    /// Costs this close to the bound are the optimum.
-    slack: f64,
-}
-
-/// The first `at` items are assigned.
-#[derive(Clone)]
-struct Partial {
-    at: usize,
-    bound: f64,
-    loads: Vec<f64>,
-    doubt: f64,
-    room: Vec<u32>,
-}
-
-impl Assignment {
-    fn new(items: Vec<Item>, spread: Vec<f64>) -> Assignment {
-        let total: f64 = items.iter().map(|i| i.weight).sum();
-        let mut rest = vec![0.0; items.len() + 1];
-        for i in (0..items.len()).rev() {
-            rest[i] = rest[i + 1] + items[i].weight;
-        }
-        let unit = spread.iter().map(|s| s * (1.0 - s)).sum();
-        let slack = (NO_DEVIATION * total / spread.len() as f64).powi(2) * 0.001;
-        Assignment { items, spread, unit, total, rest, best: f64::MAX, slack }
-    }
-
-    fn run(mut self, room: Vec<u32>, known: f64) -> Optimum {
-        self.best = known;
-        let loads = vec![0.0; self.spread.len()];
-        let mut root = Partial { at: 0, bound: 0.0, loads, doubt: 0.0, room };
-        root.bound = self.bound(&root);
-        let mut open = BinaryHeap::from([root]);
-        for _ in 0..MOST_NODES {
-            let Some(next) = open.pop() else { return Optimum { cost: self.best, proven: true } };
-            if next.bound + self.slack >= self.best {
-                return Optimum { cost: self.best, proven: true };
-            }
-            self.complete(next.clone());
-            if next.at < self.items.len() {
-                open.extend(self.continued(&next).filter(|p| p.bound + self.slack < self.best));
-            }
-        }
-        let bound = open.peek().map_or(self.best, |p| p.bound.min(self.best));
-        Optimum { cost: bound, proven: false }
-    }
-
-    fn cost_of(&self, squares: f64, doubt: f64) -> f64 {
-        let n = self.spread.len() as f64;
-        ((squares + doubt) / n - (self.total / n).powi(2)).max(0.0)
-    }
-
-    /// No completion costs less: the rest is a fluid that fills the lowest queues, and as many of the
-    /// most doubtful items as have room are steered.
-    fn bound(&self, partial: &Partial) -> f64 {
-        let mut levels = partial.loads.clone();
-        levels.sort_unstable_by(f64::total_cmp);
-        let (mut fluid, mut low) = (self.rest[partial.at], 1);
-        while low < levels.len() && fluid > (levels[low] - levels[low - 1]) * low as f64 {
-            fluid -= (levels[low] - levels[low - 1]) * low as f64;
-            low += 1;
-        }
-        let level = levels[low - 1] + fluid / low as f64;
-        let squares: f64 = levels.iter().map(|l| l.max(level).powi(2)).sum();
-        let room: u32 = partial.room.iter().sum();
-        let items = &self.items[partial.at..];
-        let open: f64 = items.iter().filter(|i| i.tables.is_empty()).map(|i| i.doubt).sum();
-        let mut doubts: Vec<f64> =
-            items.iter().filter(|i| !i.tables.is_empty()).map(|i| i.doubt).collect();
-        doubts.sort_unstable_by(|a, b| b.total_cmp(a));
-        let left: f64 = doubts.iter().skip(room as usize).sum();
-        self.cost_of(squares, partial.doubt + (open + left) * self.unit)
-    }
-
-    /// The same with one more item assigned: to each queue, or hashed.
-    fn continued(&self, from: &Partial) -> impl Iterator<Item = Partial> {
-        let mut all = vec![self.hashed(from)];
-        let even = self.spread.iter().all(|s| *s == self.spread[0]);
-        for queue in 0..from.loads.len() {
-            // Queues that have equal loads, and equal shares of the hash, are interchangeable.
-            let same = |q: &f64| even && *q == from.loads[queue];
-            if !from.loads[..queue].iter().any(same) {
-                all.extend(self.steered(from, queue));
-            }
-        }
-        all.into_iter()
-    }
-
-    fn hashed(&self, from: &Partial) -> Partial {
-        let item = &self.items[from.at];
-        let mut next = Partial { at: from.at + 1, ..from.clone() };
-        let loads = next.loads.iter_mut().zip(&self.spread);
-        loads.for_each(|(load, share)| *load += item.weight * share);
-        next.doubt += item.doubt * self.unit;
-        next.bound = self.bound(&next);
-        next
-    }
-
-    fn steered(&self, from: &Partial, queue: usize) -> Option<Partial> {
-        let item = &self.items[from.at];
-        let table = *item.tables.iter().find(|t| from.room[**t] > 0)?;
-        let mut next = Partial { at: from.at + 1, ..from.clone() };
-        next.room[table] -= 1;
-        next.loads[queue] += item.weight;
-        next.bound = self.bound(&next);
-        Some(next)
-    }
-
-    /// A complete assignment: each item goes where the bound rises least.
-    fn complete(&mut self, mut partial: Partial) {
-        while partial.at < self.items.len() && partial.bound < self.best {
-            let lowest = (0..partial.loads.len())
-                .min_by(|a, b| partial.loads[*a].total_cmp(&partial.loads[*b]))
-                .unwrap_or_default();
-            let hashed = self.hashed(&partial);
-            let steered = self.steered(&partial, lowest);
-            partial = steered.filter(|s| s.bound <= hashed.bound).unwrap_or(hashed);
-        }
-        if partial.at == self.items.len() {
-            self.best = self.best.min(partial.bound);
-        }
-    }
-}
-
-/// The least bound is the greatest, as the heap wants it; of equals the longest assignment.
-impl Ord for Partial {
-    fn cmp(&self, other: &Partial) -> Ordering {
-        other.bound.total_cmp(&self.bound).then(self.at.cmp(&other.at))
-    }
-}
-
-impl PartialOrd for Partial {
-    fn partial_cmp(&self, other: &Partial) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Partial {
-    fn eq(&self, other: &Partial) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Partial {}

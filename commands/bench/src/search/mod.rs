@@ -5,6 +5,7 @@
 //! a NIC whose tables run full. All of it is computing; no NIC is needed.
 
 mod gap;
+mod optimum;
 mod quality;
 mod rig;
 

@@ -23,6 +23,9 @@ impl Dice {
     }
 }
 
+/// Deviations from the mean load that count as none, as a share of it: less than the rates of flows vary from
+/// one second to the next.
+pub(super) const NO_DEVIATION: f64 = 0.01;
 /// Flows that come or go in the churn.
 const CHURN: u32 = 10_000;
 
@@ -34,10 +37,21 @@ pub(super) fn measure_overlap(report: &mut Report) -> Result<(), BenchError> {
     let masks = timed(rig::xdp()?, masks(2000));
     report.ratio("masks_2000_ms", "ms", &masks.took);
     report.row("2,000 random masks, not tried", "flows", &masks.skipped);
-    let mut ratios = Samples::default();
+    let (mut churned, mut fresh, mut ratios) =
+        (Samples::default(), Samples::default(), Samples::default());
     for seed in 1..=5 {
-        ratios.push(churn(rig::xdp()?.with_queues(8).map_err(BenchError::of("xdp"))?, seed));
+        let nic = rig::xdp()?.with_queues(8).map_err(BenchError::of("xdp"))?;
+        let after = churn(nic, seed);
+        churned.push(after.churned);
+        fresh.push(after.fresh);
+        ratios.push(after.ratio());
     }
+    report.setup(format!(
+        "churn: {CHURN} flows come or go on 8 queues; deviations below {} % of the mean load count as that",
+        NO_DEVIATION * 100.0
+    ));
+    report.row("deviation from the mean load after churn", "%", &churned);
+    report.row("deviation from the mean load of a fresh plan", "%", &fresh);
     let worst = ratios.summary().max;
     report.row("cost after churn : cost of a fresh plan", "ratio", &ratios);
     report.ratio("cost_after_churn", "ratio", &Samples(vec![worst]));
@@ -93,9 +107,23 @@ fn masks(count: u32) -> Vec<Flow> {
     (0..count).map(&mut flow).collect()
 }
 
-/// The cost of a plan after flows of unequal rates came and went, as a ratio to a fresh plan for the
-/// remaining ones.
-fn churn(nic: Nic, seed: u64) -> f64 {
+/// The standard deviations of the queues' loads, in percent of their mean.
+struct AfterChurn {
+    churned: f64,
+    fresh: f64,
+}
+
+impl AfterChurn {
+    /// The costs are squares of the deviations. A fresh plan deviates by next to nothing, and the quotient of
+    /// two such costs would say nothing, so neither counts as less than [`NO_DEVIATION`].
+    fn ratio(&self) -> f64 {
+        let least = NO_DEVIATION * 100.0;
+        (self.churned.max(least) / self.fresh.max(least)).powi(2)
+    }
+}
+
+/// A plan after flows of unequal rates came and went, beside a fresh plan for the remaining ones.
+fn churn(nic: Nic, seed: u64) -> AfterChurn {
     let policy = || Box::new(Balance::new(Measure::Rate { assumed: 1 }));
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut rated = |n: u32| {
@@ -114,8 +142,10 @@ fn churn(nic: Nic, seed: u64) -> f64 {
             live.push((search.add(flow.clone()), flow));
         }
     }
+    let rates: u64 = live.iter().filter_map(|(_, flow)| flow.rate).sum();
+    let mean = rates as f64 / f64::from(nic.queues.count());
     let mut fresh = Search::new(nic, policy(), Options::default());
     fresh.run(live.into_iter().map(|(_, flow)| flow).collect());
-    // Costs are variances of rates; one packet a second squared is no difference.
-    (search.cost().value + 1.0) / (fresh.cost().value + 1.0)
+    let deviation = |search: &Search| 100.0 * search.cost().value.sqrt() / mean;
+    AfterChurn { churned: deviation(&search), fresh: deviation(&fresh) }
 }

@@ -46,6 +46,11 @@ impl Proposal {
     pub(crate) fn drops(&self) -> bool {
         self.rules.iter().all(|r| r.target == Target::Drop)
     }
+
+    /// The fields that each of its rules tests, at least.
+    pub(crate) fn tests(&self) -> usize {
+        self.rules.iter().map(|r| r.conj.tests().count()).min().unwrap_or(0)
+    }
 }
 
 /// The present configuration, as input of the oracle.

@@ -1,5 +1,7 @@
 //! One step of the search: where one flow goes, or how the NIC drops it.
 
+use std::cmp::Reverse;
+
 use weever_graph::Field;
 use weever_graph::nic::QueueRange;
 
@@ -33,9 +35,14 @@ impl Search {
         }
         let (mut proposals, _) = self.proposals(index);
         if quick {
-            proposals.sort_by_key(|p| (!p.tight, p.scarcity, p.rules[0].table));
+            // Of rules that catch packets of others, the one with the most tests catches the fewest.
+            let tests = |p: &Proposal| if p.tight { 0 } else { p.tests() };
+            proposals.sort_by_key(|p| (!p.tight, Reverse(tests(p)), p.scarcity, p.rules[0].table));
         }
         let mut best = self.leave(index);
+        if self.eager {
+            best.cost = Cost::reject(u64::MAX, f64::INFINITY);
+        }
         // Rules of equal cost are better than none if the flow's queue is unknown without them.
         let unknown = quick && !self.map.flows[index].placement.is_certain();
         let mut standing = None;

@@ -2,13 +2,14 @@
 //! flow came or went, so that the plan stays about as good as a fresh one.
 //!
 //! A move is a change of a filter in the device, so it has a price then: every flow that comes or goes
-//! pays for one move, and unused moves are saved up to a bound. No flow moves without a gain.
+//! pays for four moves, and unused moves are saved up to a bound. No flow moves without a gain. Where no
+//! single move helps, two flows exchange their queues for the price of two moves.
 
 use super::Search;
 use crate::config::Target;
 use crate::map::Placement;
 use crate::oracle;
-use crate::policy::{Change, Subject, cost_with};
+use crate::policy::{Change, Cost, Subject, cost_with};
 
 /// Passes over the flows, at most.
 const PASSES: usize = 3;
@@ -52,7 +53,7 @@ impl Search {
     }
 
     /// The queue of a flow that has rules and arrives at one queue.
-    fn single_queue(&self, index: u32) -> Option<u32> {
+    pub(super) fn single_queue(&self, index: u32) -> Option<u32> {
         let member = self.map.flows.get(index)?;
         member.placement.queue().filter(|_| !member.rules.is_empty())
     }
@@ -65,16 +66,7 @@ impl Search {
             return false;
         }
         let before = self.cost();
-        let (first, second) = (self.subject(one), self.subject(other));
-        let (at_a, at_b) = (Placement::One(a), Placement::One(b));
-        self.map.work.spend(1);
-        let changes = [
-            (first, &at_a, Change::Goes),
-            (second, &at_b, Change::Goes),
-            (first, &at_b, Change::Comes),
-            (second, &at_a, Change::Comes),
-        ];
-        if cost_with(&mut *self.policy, &changes) >= before {
+        if self.cost_of_exchange((one, a), (other, b)) >= before {
             return false;
         }
         // The rules may catch packets of others, so only the whole map decides.
@@ -95,7 +87,7 @@ impl Search {
     }
 
     /// Sends the packets of a flow's rules to a queue, and tells the policy.
-    fn send(&mut self, index: u32, queue: u32) {
+    pub(super) fn send(&mut self, index: u32, queue: u32) {
         self.journal.clear();
         let rules = self.map.flows[index].rules.clone();
         self.retarget(&rules, Target::Queue(queue));
@@ -103,7 +95,7 @@ impl Search {
     }
 
     /// Whether the tables of a flow's rules can send to a queue.
-    fn can_reach(&self, index: u32, queue: u32) -> bool {
+    pub(super) fn can_reach(&self, index: u32, queue: u32) -> bool {
         let mut rules = self.map.flows[index].rules.iter();
         rules.all(|rule| {
             let table = self.map.entries[*rule].rule.table;
@@ -153,24 +145,67 @@ impl Search {
     }
 }
 
+/// Moves that a flow that comes or goes pays for: two exchanges.
+const MOVES: u32 = 4;
 /// Moves that can be saved up.
 const MAX_SAVED: u32 = 64;
 /// The number of flows that are examined for a move, and, of those, the number that are tried.
 const LOOKED_AT: usize = 256;
 const TRIED: usize = 4;
+/// The number of flows of a queue that are examined for an exchange, and the root of that of other queues.
+const EXCHANGED: usize = 14;
 
 impl Search {
     /// Moves flows like `subject` away from the queue that has most of them, while that lowers the cost
     /// and moves are left.
     pub(super) fn rebalance(&mut self, subject: &Subject) {
-        self.moves.saved = (self.moves.saved + 1).min(MAX_SAVED);
+        self.moves.saved = (self.moves.saved + MOVES).min(MAX_SAVED);
         while self.moves.saved > 0 && !self.policy.is_at_best() && !self.out_of_budget() {
             let Some(queue) = self.policy.crowded_queue(subject) else { return };
-            if !self.move_one_from(queue) {
-                return;
-            }
-            self.moves.saved -= 1;
+            let moved = match self.move_one_from(queue) {
+                true => 1,
+                false if self.moves.saved >= 2 && self.exchange_from(queue) => 2,
+                false => return,
+            };
+            self.moves.saved -= moved;
         }
+    }
+
+    /// Exchanges a flow of the queue with one of another, the pair that lowers the cost most of those that
+    /// are examined. Two filters change, so it is worth two moves.
+    fn exchange_from(&mut self, queue: u32) -> bool {
+        let slots = self.map.flows.slots();
+        let from = self.moves.cursor;
+        let near = (0..slots.min(LOOKED_AT as u32)).map(|nth| (from + nth) % slots);
+        let steered = near.filter_map(|index| Some((index, self.single_queue(index)?)));
+        let (mut here, mut there): (Vec<(u32, u32)>, Vec<(u32, u32)>) =
+            steered.partition(|(_, at)| *at == queue);
+        here.truncate(EXCHANGED);
+        there.truncate(EXCHANGED * EXCHANGED);
+        let mut best = (self.cost(), None);
+        for (one, _) in &here {
+            for (other, at) in &there {
+                let cost = self.cost_of_exchange((*one, queue), (*other, *at));
+                if cost < best.0 {
+                    best = (cost, Some((*one, *other)));
+                }
+            }
+        }
+        best.1.is_some_and(|(one, other)| self.try_exchange(one, other))
+    }
+
+    /// The cost if two flows changed queues, and no other flow were affected.
+    fn cost_of_exchange(&mut self, one: (u32, u32), other: (u32, u32)) -> Cost {
+        let (first, second) = (self.subject(one.0), self.subject(other.0));
+        let (at_a, at_b) = (Placement::One(one.1), Placement::One(other.1));
+        self.map.work.spend(1);
+        let changes = [
+            (first, &at_a, Change::Goes),
+            (second, &at_b, Change::Goes),
+            (first, &at_b, Change::Comes),
+            (second, &at_a, Change::Comes),
+        ];
+        cost_with(&mut *self.policy, &changes)
     }
 
     fn move_one_from(&mut self, queue: u32) -> bool {

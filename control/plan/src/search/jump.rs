@@ -14,6 +14,13 @@ const MOST_TRIALS: usize = 1 << 16;
 /// How often every flow is looked at again.
 const SECOND_LOOKS: usize = 2;
 
+/// Pairs of flows of which one may have the rules of the other, at most.
+const MOST_HANDED: usize = 1 << 12;
+/// How often flows are moved at random, to see if improvements from there lead to a better plan.
+const SHAKES: u64 = 12;
+/// Flows that are moved then.
+const SHAKEN: u64 = 3;
+
 /// The share of the cost that another shared mask has to get below.
 const MASK_GAIN: f64 = 0.99;
 /// Shared masks that are tried, at most.
@@ -50,7 +57,13 @@ impl Search {
         if self.affords(pass) && self.is_small(given.len()) {
             self.try_masks(&keyed, &mut best);
         }
-        let mut order = keyed;
+        if self.affords(pass) && self.is_small(given.len()) {
+            self.try_order_of_harm(&keyed, &mut best);
+        }
+        if self.affords(pass) && self.is_small(given.len()) {
+            self.try_eagerly(&keyed, &mut best);
+        }
+        let mut order = keyed.clone();
         for jump in 0..self.options.jumps {
             let within = self.within_budget(jump + 1, order.len()) && self.affords(pass);
             if self.least(&best).is_acceptable() || !within {
@@ -64,6 +77,10 @@ impl Search {
         }
         if self.affords(pass) && self.is_small(given.len()) {
             self.look_again(&given);
+        }
+        if self.affords(pass) && self.is_small(given.len()) {
+            self.hand_over(&keyed);
+            self.shake(&keyed);
         }
     }
 
@@ -96,10 +113,123 @@ impl Search {
 
     /// Places all flows in another order; the present plan goes to `best` if it is better.
     fn try_order(&mut self, order: &[u32], how: Thoroughness, best: &mut Option<Snapshot>) {
+        self.keep(best);
+        self.place_in(order, how);
+    }
+
+    /// The present plan goes to `best` if it is better.
+    fn keep(&self, best: &mut Option<Snapshot>) {
         if best.as_ref().is_none_or(|b| self.cost() < b.cost) {
             *best = Some(self.found());
         }
-        self.place_in(order, how);
+    }
+
+    /// Lets flows that no table took have the rules of others, as long as that costs less: a full table may
+    /// hold rules that matter less than those that wait.
+    fn hand_over(&mut self, order: &[u32]) {
+        let waits = |search: &Search, index: u32| search.map.flows[index].rules.is_empty();
+        let waiting: Vec<u32> = order.iter().copied().filter(|i| waits(self, *i)).collect();
+        if waiting.len().saturating_mul(order.len()) > MOST_HANDED {
+            return;
+        }
+        let before = self.found();
+        let (mut tried, mut changed) = (false, false);
+        for taker in &waiting {
+            for giver in order {
+                if self.out_of_budget() || !self.may_improve() {
+                    break;
+                }
+                if waits(self, *taker) && !waits(self, *giver) {
+                    tried = true;
+                    changed |= self.try_hand_over(*giver, *taker);
+                }
+            }
+        }
+        if changed {
+            self.improve(order);
+        }
+        // At the same cost the plan of fewer steps stays.
+        if tried && self.cost() >= before.cost {
+            self.restore(before);
+        }
+    }
+
+    fn try_hand_over(&mut self, giver: u32, taker: u32) -> bool {
+        let before = self.cost();
+        self.place_two(giver, taker);
+        if self.cost() < before {
+            return true;
+        }
+        self.place_two(taker, giver);
+        false
+    }
+
+    /// Places two flows anew, `second` before `first`.
+    fn place_two(&mut self, first: u32, second: u32) {
+        for flow in [first, second] {
+            self.lift(flow);
+            self.withdraw(flow);
+        }
+        for flow in [second, first] {
+            self.choose(flow, Quick);
+        }
+    }
+
+    /// Every flow takes rules as long as there are any: a flow that could as well be spread is easy to
+    /// leave spread at first, but one of those that fill a queue in the end.
+    fn try_eagerly(&mut self, order: &[u32], best: &mut Option<Snapshot>) {
+        self.keep(best);
+        self.eager = true;
+        self.place_in(order, Quick);
+        self.eager = false;
+        self.hand_over(order);
+    }
+
+    /// Moves some flows at random and improves from there, as often as [`SHAKES`].
+    fn shake(&mut self, order: &[u32]) {
+        let flows: Vec<u32> =
+            order.iter().copied().filter(|i| self.single_queue(*i).is_some()).collect();
+        for nth in 0..SHAKES {
+            if flows.is_empty() || self.out_of_budget() || !self.may_improve() {
+                return;
+            }
+            let before = self.found();
+            for shaken in 0..SHAKEN {
+                let random = mix(mix(self.options.seed, nth), shaken);
+                let flow = flows[(random % flows.len() as u64) as usize];
+                let queues = self.nic.queues;
+                let queue = queues.lo + (random >> 32) as u32 % queues.count();
+                if self.can_reach(flow, queue) {
+                    self.send(flow, queue);
+                }
+            }
+            self.improve(order);
+            if self.cost() >= before.cost {
+                self.restore(before);
+            }
+        }
+    }
+
+    /// The flows in the order of what they cost while no flow has rules, the dearest first; of equals as in
+    /// `order`. Where tables are too small for all, these are the flows that need them most.
+    fn try_order_of_harm(&mut self, order: &[u32], best: &mut Option<Snapshot>) {
+        self.keep(best);
+        self.start_over();
+        for index in order {
+            self.journal.clear();
+            self.map.enter(*index, &mut self.journal);
+            self.tell();
+            self.drop_in(*index);
+        }
+        let mut costs: Vec<(Cost, u32)> = Vec::with_capacity(order.len());
+        for index in order {
+            self.lift(*index);
+            costs.push((self.cost(), *index));
+            self.drop_in(*index);
+        }
+        costs.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let harmful: Vec<u32> = costs.into_iter().map(|(_, index)| index).collect();
+        self.place_in(&harmful, Quick);
     }
 
     /// Takes each flow out and places it again, now that all others are there.
@@ -228,16 +358,29 @@ impl Search {
                 if self.least(best).is_acceptable() && self.out_of_budget() {
                     break;
                 }
-                let before = self.least(best);
-                self.insist = Some((table, masks));
-                self.try_order(order, Quick, best);
-                self.insist = None;
-                let worth = self.cost().rejected < before.rejected
-                    || self.cost().value < before.value * MASK_GAIN;
-                if !worth && let Some(found) = best.take() {
-                    self.restore(found);
+                for eager in [false, true] {
+                    self.try_mask((table, masks.clone()), eager, order, best);
                 }
             }
+        }
+    }
+
+    /// Tries one shared mask, and goes back unless it is worth it.
+    fn try_mask(
+        &mut self,
+        of: (usize, Vec<u128>),
+        eager: bool,
+        order: &[u32],
+        best: &mut Option<Snapshot>,
+    ) {
+        let before = self.least(best);
+        (self.insist, self.eager) = (Some(of), eager);
+        self.try_order(order, Quick, best);
+        (self.insist, self.eager) = (None, false);
+        let worth =
+            self.cost().rejected < before.rejected || self.cost().value < before.value * MASK_GAIN;
+        if !worth && let Some(found) = best.take() {
+            self.restore(found);
         }
     }
 

@@ -124,6 +124,8 @@ pub struct Search {
     moves: Moves,
     /// A table and the masks that its rules are to share, while that is tried.
     insist: Option<(usize, Vec<u128>)>,
+    /// Whether a flow takes rules even where it costs less to leave it without, while that is tried.
+    eager: bool,
 }
 
 impl Search {
@@ -150,6 +152,7 @@ impl Search {
             budget: Budget::default(),
             moves: Moves::default(),
             insist: None,
+            eager: false,
         };
         search.announce_other();
         search

@@ -185,3 +185,25 @@ fn placing_anew_tells_only_what_is_different() {
     search.place_all();
     assert_eq!(search.take_changes(), []);
 }
+
+#[test]
+fn queues_stay_level_while_flows_of_unequal_rates_come_and_go() {
+    let policy = Box::new(Balance::new(Measure::Rate { assumed: 1 }));
+    let mut search = search(nic(8, vec![five_tuple_filters(1024)]), policy);
+    let (mut live, mut random) = (Vec::new(), 7);
+    for nth in 0..1_500 {
+        random = crate::map::mix(random, u64::from(nth));
+        if live.len() > 150 {
+            let (id, rate) = live.swap_remove(random as usize % live.len());
+            assert_eq!(search.remove(id).unwrap().rate, Some(rate));
+        } else {
+            let mut flow = flows(nth, nth + 1).remove(0);
+            let rate = 1 + random % 1000;
+            flow.rate = Some(rate);
+            live.push((search.add(flow), rate));
+        }
+    }
+    let mean = live.iter().map(|(_, rate)| *rate as f64).sum::<f64>() / 8.0;
+    let deviation = search.cost().value.sqrt() / mean;
+    assert!(deviation < 0.02, "{deviation}");
+}
