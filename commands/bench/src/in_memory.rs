@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use weever_engine::{Entry, Worker};
 use weever_graph::nic::FlowType;
-use weever_graph::{Field, Graph, Predicate, verify};
+use weever_graph::{Attr, Field, Graph, Node, NodeId, NodeKind, Port, Predicate, verify};
 use weever_link::replay::{ReplayConfig, ReplayLink};
 use weever_link::{Link, LinkQueue};
 use weever_models::counters::{HOST_SOURCE, SOURCE, chain};
@@ -69,6 +69,7 @@ fn report(contenders: &[Contender]) -> Report {
     report.setup(
         "simplified graph: the part of a worker whose queue gets only IPv4 UDP to that port",
     );
+    report.setup("split graph: the host graph with a counter and a capture in its receive path");
     for contender in contenders {
         report.row(&contender.name, "ns/packet", &contender.samples);
     }
@@ -83,6 +84,14 @@ fn report(contenders: &[Contender]) -> Report {
     ] {
         if let Some(samples) = of(name) {
             report.ratio(key, "ns/packet", samples);
+        }
+    }
+    for (key, one, other) in [
+        ("batch1_vs_batch64", "UDP echo, batch 1", "UDP echo, batch 64"),
+        ("generic_vs_shortcut", "split graph, batch 64", "host graph, batch 64"),
+    ] {
+        if let (Some(one), Some(other)) = (of(one), of(other)) {
+            report.ratio(key, "ratio", &one.ratio(other));
         }
     }
     for batch in BATCHES {
@@ -106,6 +115,8 @@ fn contenders() -> Result<Vec<Contender>, BenchError> {
         for (what, service) in [("host graph", Service::Discard), ("UDP echo", Service::Echo)] {
             all.push(Contender::serving(format!("{what}, batch {batch}"), service, batch)?);
         }
+        let name = format!("split graph, batch {batch}");
+        all.push(Contender::graph(name, split()?, HOST_SOURCE, batch)?);
         let name = format!("simplified graph, batch {batch}");
         all.push(Contender::graph(name, simplified()?, HOST_SOURCE, batch)?);
         for blocks in CHAINS {
@@ -114,6 +125,32 @@ fn contenders() -> Result<Vec<Contender>, BenchError> {
         }
     }
     Ok(all)
+}
+
+/// The host's graph with a counter in front of IPv4 and a capture in front of UDP, whose filter matches nothing:
+/// the shortcut's ways are closed.
+fn split() -> Result<Graph, BenchError> {
+    let graph = host(&HostConfig::serving(Service::Discard, PORT));
+    let mut graph = graph.map_err(BenchError::of("host graph"))?;
+    let added = [("RxL3IPv4ValidHeaderLength", "Counter"), ("RxL4UDPValidHeaderLength", "Capture")];
+    for (before, implementation) in added {
+        let missing = || BenchError::of("host graph")(format!("it has no {before}"));
+        let target = graph.find(before).ok_or_else(missing)?;
+        let mut node = Node::new(format!("{implementation}Before{before}"), NodeKind::Function);
+        node.implementation = Some(implementation.into());
+        if implementation == "Capture" {
+            node.attrs.push(Attr::parse(&format!("tap={}", peers::TAP)));
+        }
+        let ids: Vec<NodeId> = graph.iter().map(|(id, _)| id).collect();
+        let out = Port { name: "out".into(), targets: vec![target], ..Port::default() };
+        node.ports.push(out);
+        let added = graph.add(node);
+        for id in ids {
+            let targets = graph.node_mut(id).ports.iter_mut().flat_map(|port| &mut port.targets);
+            targets.filter(|to| **to == target).for_each(|to| *to = added);
+        }
+    }
+    Ok(graph)
 }
 
 /// The part of the host's graph for a worker whose queue gets nothing but UDP to [`PORT`].
@@ -236,6 +273,8 @@ mod tests {
         let report = run(Plan { rounds: 1, each: Duration::from_micros(1) }, None).unwrap();
         assert!(report.rows.iter().all(|row| row.median.is_finite()), "{report}");
         assert!(report.ratios["graph_ns"] > 0.0 && report.ratios["simplified_ns"] > 0.0);
+        assert!(report.ratios["batch1_vs_batch64"] > 0.0);
+        assert!(report.ratios["generic_vs_shortcut"] > 0.0);
     }
 
     #[test]
@@ -243,7 +282,7 @@ mod tests {
         let whole = host(&HostConfig::serving(Service::Discard, PORT)).unwrap();
         let simplified = simplified().unwrap();
         assert!(simplified.len() < whole.len());
-        for graph in [whole, simplified] {
+        for graph in [whole, simplified, split().unwrap()] {
             let mut contender = Contender::graph("host".into(), graph, HOST_SOURCE, 64).unwrap();
             contender.turn(&mut Burst::new(), 0).unwrap();
             let Work::Engine(worker, _) = &mut contender.work else { unreachable!("made above") };

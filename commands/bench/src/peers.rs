@@ -2,14 +2,16 @@
 //! interfaces.
 
 use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::socket::{setsockopt, sockopt};
+use weever_blocks_std::capture::{Tap, TapConfig, Taps};
 use weever_ebpf::asm::{AluOp, Assembler, Cond, Reg, Width};
 use weever_ebpf::sys::{XdpAction, XdpLink, XdpProgram};
 use weever_ebpf::xdp;
 use weever_engine::{CounterKind, Entry, Mode, Worker};
-use weever_graph::Graph;
+use weever_graph::{Field, Graph, Predicate};
 use weever_host::{Host, HostBuilder, InterfaceConfig, Prefix};
 use weever_link::{Link, LinkInfo, LinkQueue};
 use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, Bare};
@@ -36,6 +38,9 @@ pub(crate) struct Leg {
     pub(crate) address: Ipv4Addr,
     pub(crate) neighbour: (Ipv4Addr, [u8; 6]),
 }
+
+/// The number of the capture of these hosts.
+pub(crate) const TAP: u32 = 0;
 
 /// A host with one worker that executes `graph`; packets start at its node `source`. With several
 /// legs it forwards between them; leg *i* is link *i*.
@@ -65,6 +70,11 @@ pub(crate) fn builder(
         builder.interface(interface).map_err(BenchError::of(WEEVER))?;
         builder.neighbour(neighbour.into(), MacAddr(mac));
     }
+    // For graphs with a capture in them: one that no packet matches.
+    let filter = Predicate::eq(Field::L4Dst, 1);
+    let tap = Tap::new(TapConfig { filter, ..TapConfig::default() });
+    let number = builder.env().get_or_default::<Taps>().add(Arc::new(tap));
+    debug_assert_eq!(number, TAP, "a new host has no captures");
     builder.graph(graph, source);
     Ok(builder)
 }
