@@ -12,6 +12,8 @@ use weever_block::FlowKey;
 use weever_blocks_std::host::Secret;
 use weever_blocks_std::tcp::flow_of;
 use weever_engine::{FlowMoves, Publisher};
+use weever_graph::Field;
+use weever_graph::nic::FlowType;
 use weever_plan::config::{Configuration, Rule, Target};
 use weever_plan::map::place;
 use weever_plan::nic::{Nic, Table};
@@ -99,5 +101,15 @@ fn filters(nic: &Nic, configuration: &Configuration) -> Filters {
     let tuple = |packets| FiveTuple::of(&packets).filter(|tuple| tuple.protocol == TCP);
     let filter =
         |(table, rule): (&Table, &Rule)| Some((tuple(rule.matches(&table.model))?, rule.target));
-    rules.filter_map(filter).collect()
+    rules.filter(|(table, rule)| is_of_tcp(table, rule)).filter_map(filter).collect()
+}
+
+/// Whether a filter asks for TCP. Sorts the many filters of other flows out before anything is made of them.
+fn is_of_tcp(table: &Table, rule: &Rule) -> bool {
+    if let Some(protocol) = rule.flow_type.and_then(FlowType::protocol) {
+        return protocol == TCP;
+    }
+    let protocol = |field| matches!(field, Field::Ip4Proto | Field::Ip6Next);
+    let mut keys = table.model.matches.iter().zip(&rule.keys);
+    keys.any(|(m, key)| protocol(m.field) && key.mask != 0 && key.value == TCP.into())
 }
