@@ -335,7 +335,9 @@ impl<'a> Guess<'a> {
             done = done && self.put(*item, *to);
         }
         if !done || self.cost() >= before {
-            undo.into_iter().rev().for_each(|(item, from)| drop(self.put(item, from)));
+            for (item, from) in undo.into_iter().rev() {
+                self.put(item, from);
+            }
         }
     }
 }

@@ -178,8 +178,10 @@ impl Search {
         let from = self.moves.cursor;
         let near = (0..slots.min(LOOKED_AT as u32)).map(|nth| (from + nth) % slots);
         let steered = near.filter_map(|index| Some((index, self.single_queue(index)?)));
-        let (mut here, mut there): (Vec<(u32, u32)>, Vec<(u32, u32)>) =
-            steered.partition(|(_, at)| *at == queue);
+        let near: Vec<(u32, u32)> = steered.collect();
+        let (mut here, mut there) = (near.clone(), near);
+        here.retain(|(_, at)| *at == queue);
+        there.retain(|(_, at)| *at != queue);
         here.truncate(EXCHANGED);
         there.truncate(EXCHANGED * EXCHANGED);
         let mut best = (self.cost(), None);

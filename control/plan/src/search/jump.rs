@@ -227,7 +227,7 @@ impl Search {
             costs.push((self.cost(), *index));
             self.drop_in(*index);
         }
-        costs.sort_by(|(one, _), (other, _)| one.cmp(other));
+        costs.sort_by_key(|(cost, _)| *cost);
         let harmful: Vec<u32> = costs.into_iter().map(|(_, index)| index).collect();
         self.place_in(&harmful, Quick);
     }
