@@ -43,6 +43,27 @@ pub struct SocketRequest {
     pub backlog: Option<u32>,
 }
 
+impl SocketRequest {
+    /// Whether this user may have such a socket.
+    pub(crate) fn check(&self, user: u32, first_port: u16) -> Result<(), ServerError> {
+        if let Some(port) = self.local_port.filter(|port| *port < first_port)
+            && user != 0
+        {
+            return Err(ServerError::Privileged { port, first: first_port });
+        }
+        let Some(peer) = self.peer else { return Ok(()) };
+        if peer.port() == 0 || peer.ip().is_unspecified() {
+            return Err(ServerError::Peer(peer));
+        }
+        match self.local_addr {
+            Some(local) if local.is_ipv4() != peer.is_ipv4() => {
+                Err(ServerError::Families { local, peer: peer.ip() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// An opened socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenedSocket {

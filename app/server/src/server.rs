@@ -215,7 +215,7 @@ impl AppServer {
     ) -> Result<OpenedSocket, ServerError> {
         let owner = &self.queues.get(&queue).ok_or(ServerError::NoQueue(queue))?.owner;
         let user = owner.uid;
-        check(request, user, self.first_port)?;
+        request.check(user, self.first_port)?;
         let interface =
             request.interface.as_deref().map(|name| self.interface(name)).transpose()?;
         if let Some(address) = request.local_addr.filter(|address| !address.is_multicast())
@@ -491,23 +491,5 @@ impl AppServer {
                 return id;
             }
         }
-    }
-}
-
-fn check(request: &SocketRequest, user: u32, first_port: u16) -> Result<(), ServerError> {
-    if let Some(port) = request.local_port.filter(|port| *port < first_port)
-        && user != 0
-    {
-        return Err(ServerError::Privileged { port, first: first_port });
-    }
-    let Some(peer) = request.peer else { return Ok(()) };
-    if peer.port() == 0 || peer.ip().is_unspecified() {
-        return Err(ServerError::Peer(peer));
-    }
-    match request.local_addr {
-        Some(local) if local.is_ipv4() != peer.is_ipv4() => {
-            Err(ServerError::Families { local, peer: peer.ip() })
-        }
-        _ => Ok(()),
     }
 }

@@ -90,22 +90,16 @@ impl Streams {
         port: &dyn StreamPort,
         request: StreamRequest,
     ) {
-        let now = cx.now;
-        let of = |stream| self.open.get(&stream).copied();
-        let endpoint = &mut *parts.endpoint;
         match request {
             StreamRequest::Listen { listener, binding, backlog } => {
-                self.listen(endpoint, listener, &binding, backlog);
+                self.listen(parts.endpoint, listener, &binding, backlog);
             }
             StreamRequest::StopListening { listener } => {
-                for gone in self.listeners.extract_if(.., |of| of.number == listener) {
-                    endpoint.stop_listening(gone.id, now);
-                    let deferred = gone.deferred.into_iter().map(|(id, _)| id);
-                    for id in gone.pending.into_iter().chain(deferred) {
-                        endpoint.abort(id, now);
-                        endpoint.close(id, now);
-                    }
-                }
+                self.stop_listening(parts.endpoint, listener, cx.now);
+            }
+            StreamRequest::SetListener { listener, option } => {
+                let there = self.listeners.iter_mut().find(|there| there.number == listener);
+                there.into_iter().for_each(|there| there.set(parts.endpoint, option));
             }
             StreamRequest::Connect { stream, local, remote } => {
                 match connect(cx, parts, stream, local, remote) {
@@ -116,46 +110,31 @@ impl Streams {
                     }
                 }
             }
-            StreamRequest::Send { stream, octets } => {
-                of(stream).map(|id| endpoint.queue(id, octets.into(), now));
-            }
-            StreamRequest::Consumed { stream, octets } => {
-                of(stream).into_iter().for_each(|id| endpoint.consume(id, octets.into(), now));
-            }
-            StreamRequest::Finish { stream } => {
-                of(stream).into_iter().for_each(|id| endpoint.shutdown(id, now));
-            }
-            StreamRequest::Close { stream } => {
-                of(stream).into_iter().for_each(|id| endpoint.close(id, now));
-            }
-            StreamRequest::Abort { stream } => {
-                if let Some(id) = of(stream) {
-                    endpoint.abort(id, now);
-                    endpoint.close(id, now);
-                }
-            }
-            StreamRequest::Set { stream, option } => {
-                of(stream).into_iter().for_each(|id| set(endpoint, id, option, now));
-                if let (StreamOption::ReceiveBuffer(octets), Some(id)) = (option, of(stream)) {
-                    let session = parts.sessions.get_mut(id);
-                    session.into_iter().for_each(|session| session.fix_region(octets));
-                }
-            }
-            StreamRequest::SetListener { listener, option } => {
-                let there = self.listeners.iter_mut().find(|there| there.number == listener);
-                there.into_iter().for_each(|there| there.set(endpoint, option));
-            }
             StreamRequest::Inform { stream } => {
-                let connection = of(stream).and_then(|id| endpoint.get(id));
-                let info = connection.map(|connection| connection.info(now));
+                let id = self.open.get(&stream);
+                let connection = id.and_then(|id| parts.endpoint.get(*id));
                 // One that is over is told as that.
-                port.inform(
-                    stream,
-                    &info.unwrap_or(StreamInfo { state: 7, ..StreamInfo::default() }),
-                );
+                let over = StreamInfo { state: 7, ..StreamInfo::default() };
+                port.inform(stream, &connection.map_or(over, |there| there.info(cx.now)));
             }
-            StreamRequest::Report { most } => report(parts, port, most, now),
-            _ => {}
+            StreamRequest::Report { most } => report(parts, port, most, cx.now),
+            request => {
+                let id = request.stream().and_then(|stream| self.open.get(&stream));
+                if let Some(id) = id.copied() {
+                    act(parts, id, request, cx.now);
+                }
+            }
+        }
+    }
+
+    fn stop_listening(&mut self, endpoint: &mut Endpoint, listener: StreamId, now: Nanos) {
+        for gone in self.listeners.extract_if(.., |of| of.number == listener) {
+            endpoint.stop_listening(gone.id, now);
+            let deferred = gone.deferred.into_iter().map(|(id, _)| id);
+            for id in gone.pending.into_iter().chain(deferred) {
+                endpoint.abort(id, now);
+                endpoint.close(id, now);
+            }
         }
     }
 
@@ -272,6 +251,31 @@ impl Listener {
                 self.options.push(option);
             }
         }
+    }
+}
+
+/// Does what an application asks of one of its connections.
+fn act(parts: &mut Parts<'_>, id: Id, request: StreamRequest, now: Nanos) {
+    let endpoint = &mut *parts.endpoint;
+    match request {
+        StreamRequest::Send { octets, .. } => {
+            endpoint.queue(id, octets.into(), now);
+        }
+        StreamRequest::Consumed { octets, .. } => endpoint.consume(id, octets.into(), now),
+        StreamRequest::Finish { .. } => endpoint.shutdown(id, now),
+        StreamRequest::Close { .. } => endpoint.close(id, now),
+        StreamRequest::Abort { .. } => {
+            endpoint.abort(id, now);
+            endpoint.close(id, now);
+        }
+        StreamRequest::Set { option, .. } => {
+            set(endpoint, id, option, now);
+            if let StreamOption::ReceiveBuffer(octets) = option {
+                let session = parts.sessions.get_mut(id);
+                session.into_iter().for_each(|session| session.fix_region(octets));
+            }
+        }
+        _ => {}
     }
 }
 
