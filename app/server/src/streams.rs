@@ -247,10 +247,10 @@ impl Streams {
             self.requests.extend(request);
             return Ok(sensible);
         }
-        let (id, finished) = match self.find(queue, transmit.socket) {
-            Some((id, stream)) => (id, stream.finished && stream.passage.is_none()),
+        let (id, settled, finished) = match self.find(queue, transmit.socket) {
+            Some((id, stream)) => (id, stream.passage.is_none(), stream.finished),
             None => match self.relayed(queue, transmit.socket) {
-                Some(id) => (id, false),
+                Some(id) => (id, false, false),
                 None => {
                     channel.end.complete()?;
                     return Ok(false);
@@ -259,7 +259,7 @@ impl Streams {
         };
         let value = transmit.len as u32;
         let action = match transmit.kind {
-            Kind::Stream if finished => None,
+            Kind::Stream if settled && finished => None,
             Kind::Stream => channel.end.keep().map(Action::Octets),
             Kind::Moved if value == 0 => Some(Action::End),
             kind => Some(Action::Request(kind, value)),
@@ -267,6 +267,7 @@ impl Streams {
         channel.end.complete()?;
         Ok(match action {
             Some(Action::Request(Kind::Moved, _)) => self.note_ready(id),
+            Some(action) if settled => self.apply(id, self.worker, action),
             Some(action) => self.take_action(id, action),
             None => false,
         })
