@@ -14,6 +14,7 @@ use weever_packet::Flags;
 use weever_wire::ethernet::{EthernetHeader, ethertype};
 use weever_wire::icmpv4::{IcmpView, kind};
 use weever_wire::ipv4::{Ipv4View, protocol};
+use weever_wire::tcp::{TcpView, flag};
 use weever_wire::udp::UdpView;
 
 /// The link allows partial checksums. Bits 1 and 4 are for [`frames`].
@@ -79,6 +80,7 @@ fn check_answer(datagram: &[u8], frame: &[u8]) {
     match sent.header().protocol() {
         protocol::UDP => check_udp(came, sent),
         protocol::ICMP => check_icmp(datagram, came, sent),
+        protocol::TCP => check_reset(came, sent),
         other => panic!("nothing answers with protocol {other}"),
     }
 }
@@ -92,6 +94,16 @@ fn check_udp(came: Ipv4View<'_>, sent: Ipv4View<'_>) {
     let (asked, answer) = (asked.header(), answer.header());
     assert_eq!((asked.dst_port(), answer.src_port()), (ECHO_PORT, ECHO_PORT));
     assert_eq!(asked.src_port(), answer.dst_port());
+}
+
+/// A reset, since no TCP service has the port: to a segment that is none itself.
+fn check_reset(came: Ipv4View<'_>, sent: Ipv4View<'_>) {
+    assert_eq!((came.header().protocol(), came.header().dst()), (protocol::TCP, HOST));
+    let asked = TcpView::new(came.payload()).expect("only a whole segment is answered").header();
+    let answer = TcpView::new(sent.payload()).expect("our own segment").header();
+    assert_ne!(answer.flags() & flag::RST, 0);
+    assert_eq!(asked.flags() & flag::RST, 0);
+    assert_eq!((asked.src_port(), asked.dst_port()), (answer.dst_port(), answer.src_port()));
 }
 
 /// An echo reply, or an error, which quotes the datagram and is not about another error.
