@@ -224,7 +224,7 @@ impl AppQueue {
 
     /// Closes a stream: octets that were written still go, and no more events of it come. As on Linux,
     /// the peer is reset if octets have come that were not taken off the queue, or
-    /// [`StreamOption::ResetOnClose`] says so.
+    /// [`StreamOption::ResetOnClose`](crate::StreamOption::ResetOnClose) says so.
     ///
     /// # Errors
     /// As [`finish`](Self::finish).

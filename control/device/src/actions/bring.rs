@@ -328,9 +328,9 @@ mod tests {
         all.iter_mut().skip(1).for_each(|f| f.class = ClassId(1));
         let mut search = search(Box::new(Isolate::new(classes)), all);
         let mut device = Simulated::new("sim0", 4, 256);
-        // The table, the switch for rules; then the rule of class `own`.
+        // The table, the switch for rules, three rules of class `rest`; then that of class `own`.
         device.failing =
-            Some(crate::ethtool::InjectedFailure { at: 2, count: 1, errno: libc::EBUSY });
+            Some(crate::ethtool::InjectedFailure { at: 5, count: 1, errno: libc::EBUSY });
         let before = device.clone();
         let mut record = Record::default();
         let error = bring(&mut device, &mut record, &mut search).unwrap_err();
