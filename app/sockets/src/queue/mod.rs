@@ -107,8 +107,11 @@ impl AppQueue {
         }
     }
 
-    /// Whether there is something to receive.
+    /// Whether there is something to receive, or a stream can be written again.
     fn is_ready(&self) -> Result<bool, Error> {
+        if !self.streams.borrow().is_empty() {
+            self.reap()?;
+        }
         if !self.streams.borrow().found.is_empty() {
             return Ok(true);
         }

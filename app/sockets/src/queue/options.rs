@@ -68,10 +68,7 @@ impl AppQueue {
     /// # Errors
     /// [`Error::NoSocket`], [`Error::Channel`].
     pub fn unacknowledged(&self, stream: TcpStream) -> Result<u64, Error> {
-        for channel in &self.channels {
-            channel.end.borrow_mut().reap()?;
-        }
-        self.note_returned();
+        self.reap()?;
         Ok(self.streams.borrow_mut().get(stream)?.octets)
     }
 }

@@ -307,8 +307,17 @@ impl AppQueue {
         })
     }
 
+    /// Takes back frames, and notes those of streams.
+    pub(super) fn reap(&self) -> Result<(), Error> {
+        for channel in &self.channels {
+            channel.end.borrow_mut().reap()?;
+        }
+        self.note_returned();
+        Ok(())
+    }
+
     /// Notes the frames that have come back.
-    pub(super) fn note_returned(&self) {
+    fn note_returned(&self) {
         let mut streams = self.streams.borrow_mut();
         let limit = self.most_unacknowledged();
         for channel in &self.channels {
