@@ -216,10 +216,16 @@ impl Backend for Inside {
 }
 
 fn queue(stack: &Arc<Mutex<Stack>>) -> AppQueue {
+    open(stack, Duration::ZERO)
+}
+
+/// A queue that polls for so long before it sleeps.
+fn open(stack: &Arc<Mutex<Stack>>, spin: Duration) -> AppQueue {
     let session = Session::new(Identity { name: "test".into(), pid: 1, uid: 0 });
     let backend = Inside { stack: Arc::clone(stack), session, answers: VecDeque::new() };
     let geometry = Geometry { ring_len: 64, frames: 64, frame_size: 512 };
-    AppQueue::over(Box::new(backend), &QueueConfig { geometry, ..QueueConfig::default() }).unwrap()
+    let config = QueueConfig { geometry, spin, ..QueueConfig::default() };
+    AppQueue::over(Box::new(backend), &config).unwrap()
 }
 
 /// The next event of a queue, after some turns at most.
@@ -366,6 +372,19 @@ fn a_writer_is_held_back_by_its_reader_and_goes_on_without_loss() {
     client.commit().unwrap();
     let (free, lent) = client.frames();
     assert_eq!(free + lent, 64, "all frames have come back");
+}
+
+/// A queue that spins never arms its channels, where frames that have come back are looked for as well.
+#[test]
+fn a_queue_that_polls_is_told_when_a_stream_can_be_written_again() {
+    let stack = Stack::new();
+    let (client, server) = (open(&stack, Duration::MAX), queue(&stack));
+    let listener = server.listen_tcp(any(80), 16, false).unwrap();
+    let (from, _) = connected(&client, &server, listener);
+    client.set_option(from, StreamOption::SendBuffer(1300)).unwrap();
+    assert_eq!(client.write(from, &[7; 5000]).unwrap(), 3 * 448);
+    assert!(client.wait(Some(Duration::from_secs(10))).unwrap(), "it waited for nothing");
+    assert!(matches!(client.next(), Ok(Some(Event::Writable(stream))) if stream == from));
 }
 
 #[test]
