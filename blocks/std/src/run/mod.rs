@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The result is a tree of looks at a packet; each leaf is a way, that is the nodes passed with their ports.
-//! A node can be passed if its text says all that it does ([`BY_PREDICATE`]), or if its block is listed in
-//! [`rules`] with the metadata that it records. Every other node is where the way ends: a counter, a capture
+//! A node can be passed if its text says all that it does (`BY_PREDICATE`), or if its block is listed in
+//! `rules` with the metadata that it records. Every other node is where the way ends: a counter, a capture
 //! or a NAT splits a run, and the next one begins behind it.
 
 mod facts;
