@@ -295,7 +295,7 @@ fn close_stream(state: &mut State, queue: &'static AppQueue, stream: Stream, res
         let told = if abort { queue.abort(handle) } else { queue.close_stream(handle) };
         match told {
             Err(weever_app_sockets::Error::WouldBlock) => {
-                // The ring is full of what this program sends: the stack takes it.
+                // The ring is full of this program's entries: the stack takes them.
                 state.commit();
                 let _ = queue.wait(Some(std::time::Duration::from_millis(1)));
             }

@@ -113,7 +113,7 @@ fn change_ours(
     Ok(0)
 }
 
-/// What the kernel's socket beside one of weever's is asked for: room to send is weever's business.
+/// The events asked of the kernel's socket beside one of weever's: room to send is weever's business.
 fn beside(file: &File, interest: Interest) -> epoll_event {
     let without = match file.kind {
         Kind::Udp(_) => crate::file::OUT,

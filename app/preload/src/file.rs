@@ -1,4 +1,4 @@
-//! A socket of the program's that is on weever: what it has received, and what it is ready for.
+//! A socket of the program's on weever: received data, and readiness.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -99,7 +99,7 @@ pub(crate) enum Kind {
     Stream(Box<Stream>),
 }
 
-/// What a program has set by options, beyond what the kernel's socket keeps for it.
+/// Options of the program's that the kernel's socket does not keep for it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     pub(crate) receive_timeout: Option<Duration>,

@@ -1,4 +1,4 @@
-//! Lines about what is not on weever, and why, for people who ask for them.
+//! Lines about sockets that are not on weever, with the reasons, on request.
 //!
 //! `WEEVER_PRELOAD_LOG=1` writes them to standard error, `WEEVER_PRELOAD_LOG=/a/path` to the end of a file. A line
 //! is one write, without buffers, so that processes and threads do not mix theirs.

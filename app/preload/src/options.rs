@@ -105,7 +105,7 @@ const ADOPTED: [(c_int, c_int); 16] = [
     (IPPROTO_IP, libc::IP_TOS),
 ];
 
-/// Takes over what the program has set before the socket came to weever.
+/// Takes over options that were set before the socket came to weever.
 pub(crate) fn adopt(state: &mut State, fd: c_int, place: u32) {
     let Some(file) = state.files.get(place) else { return };
     let (four, stream) = (file.family == libc::AF_INET, matches!(file.kind, Kind::Stream(_)));

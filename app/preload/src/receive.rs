@@ -51,7 +51,7 @@ impl<'p> Places<'p> {
     }
 }
 
-/// What was received: octets, and what `recvmsg` tells beside.
+/// A received message: octets, and the control messages of `recvmsg`.
 pub(crate) struct Got {
     pub(crate) octets: usize,
     /// The sender's address is at the program's place for it, and the flags.

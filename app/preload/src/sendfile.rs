@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::real;
 use crate::send::{Parts, send};
 
-/// Octets of a piece: what a connection takes at once.
+/// Octets of a piece: as many as a connection takes at once.
 const PIECE: usize = 256 * 1024;
 
 /// `sendfile` to one of weever's sockets. The file's position moves by what was sent, as on Linux.

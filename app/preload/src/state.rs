@@ -2,7 +2,7 @@
 //! the threads that sleep.
 //!
 //! ```text
-//!  queue ── pump ──► File: what was received ──► the sets and the sleeping threads that wait for it
+//!  queue ── pump ──► File: received data ──► the sets and the sleeping threads that wait for it
 //!    ▲                                                        │ an eventfd each
 //!    └── arm, before the lock is given back while threads sleep┘
 //! ```
@@ -27,7 +27,7 @@ use crate::set::Set;
 use crate::slab::Slab;
 use crate::{log, open};
 
-/// What a sleeping thread waits for.
+/// The events for which a thread sleeps.
 pub(crate) enum Watch {
     /// An epoll set.
     Set(u32),
@@ -348,7 +348,7 @@ impl State {
     }
 }
 
-/// What an event means for its socket.
+/// The effect of an event on its socket.
 fn note(queue: &'static AppQueue, file: &mut File, event: Event<'static>) {
     match (&mut file.kind, event) {
         (Kind::Udp(udp), Event::Datagram(datagram)) if udp.received.len() < MOST_DATAGRAMS => {

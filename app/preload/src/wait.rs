@@ -149,7 +149,7 @@ pub(crate) fn poll(
         if found > 0 {
             held.commit();
             drop(held);
-            // What the kernel has ready belongs into the same answer.
+            // Descriptors that are ready in the kernel belong into the same answer.
             let none = timespec_of(Duration::ZERO);
             // SAFETY: entries that are borrowed.
             let more = unsafe {
@@ -211,7 +211,7 @@ fn look(held: &Held, entries: &mut [pollfd]) -> c_int {
     found
 }
 
-/// Adds what the kernel has found.
+/// Adds the descriptors that are ready in the kernel.
 fn merge(entries: &mut [pollfd], kernel: &[pollfd]) -> c_int {
     for (entry, kernel) in entries.iter_mut().zip(kernel) {
         entry.revents |= kernel.revents;

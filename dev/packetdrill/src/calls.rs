@@ -31,7 +31,7 @@ pub(crate) struct Socket {
     pub(crate) deaf: bool,
 }
 
-/// What a socket has become.
+/// The kind of a socket.
 #[derive(Debug)]
 pub(crate) enum Role {
     Fresh,

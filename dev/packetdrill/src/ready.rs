@@ -75,7 +75,7 @@ impl State {
         Ok(ready)
     }
 
-    /// What has to change for an edge.
+    /// The values whose change is an edge.
     fn mark(&mut self, fd: i32, ready: u32) -> (u32, u64, u64) {
         let there =
             self.connection(fd).map(|(_, there)| (there.readable().end, there.acknowledged()));

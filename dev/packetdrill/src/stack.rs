@@ -266,7 +266,7 @@ impl State {
         }
     }
 
-    /// Takes what the engine has to send, and its events.
+    /// Takes the engine's segments and events.
     fn settle(&mut self) {
         let now = self.now;
         let Some(endpoint) = &mut self.endpoint else { return };

@@ -31,7 +31,7 @@ const MALFORMED: usize = 4;
 const ESP: u8 = 50;
 /// IPv4 and IPv6 as what ESP carries.
 const NEXT_HEADER: [(u8, u8); 2] = [(4, 4), (6, 41)];
-/// What is counted: bytes of the packets that were encrypted.
+/// The counter: bytes of the packets that were encrypted.
 const BYTES: usize = 0;
 
 /// The block type.

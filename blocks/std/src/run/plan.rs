@@ -106,7 +106,7 @@ impl<'a> Planner<'a> {
         self.recorded
     }
 
-    /// What a node records, if a run may pass it.
+    /// The metadata that a node records, if a run may pass it.
     fn records(&self, id: NodeId) -> Option<u8> {
         recorded(self.start.graph.node(id), (self.start.type_of)(id)?)
     }

@@ -9,7 +9,7 @@ use weever_graph::{Attr, ENDS, Node};
 use super::tiles::records::{END, INTERFACE, L4, LINK, UDP_END};
 use crate::{ethernet, icmp, icmp6, ipv4, ipv6, tcp, udp};
 
-/// A block, and what it records of a packet.
+/// A block, and the metadata that it records of a packet.
 type Rule = (&'static BlockType, u8);
 
 static RULES: [Rule; 27] = [
@@ -44,7 +44,7 @@ static RULES: [Rule; 27] = [
 
 static TCP: [Rule; 2] = [(&tcp::VALID_HEADER_LENGTH, 0), (&tcp::VALID_CHECKSUM, 0)];
 
-/// What a node records of the packets that it lets through, if a run may pass it. A node with a parameter of
+/// The metadata that a node records of packets that it lets through, if a run may pass it. A node with a parameter of
 /// its own does something else than its text says, and so does a block that took the place of one here.
 pub(super) fn recorded(node: &Node, block_type: &'static BlockType) -> Option<u8> {
     let is_set = |attr: &Attr| matches!(attr, Attr::Param { key, .. } if ![WORKER, ENDS].contains(&key.as_str()));

@@ -268,7 +268,7 @@ fn tcp(packet: &Buffer) -> Option<usize> {
 /// A group of tests that are decided together.
 pub(super) struct Tile {
     pub(super) look: Look,
-    /// Per outcome, what is known of packets that have it.
+    /// Per outcome, the facts about packets that have it.
     pub(super) outcomes: Vec<Vec<Fact>>,
     /// The metadata that it reads: blocks must have recorded them before.
     pub(super) reads: u8,
