@@ -14,7 +14,7 @@ use crate::host::provide;
 /// Where packets enter.
 pub(super) const SOURCE: &str = "RxQueue";
 /// Counters of blocks that make packets.
-const MADE: [&str; 12] = [
+const MADE: [&str; 14] = [
     "requests",
     "announcements",
     "copies",
@@ -27,6 +27,8 @@ const MADE: [&str; 12] = [
     "reports",
     "solicitations",
     "adverts",
+    "sent",
+    "resets_sent",
 ];
 /// How far the clock moves at once, so that timers come in their order.
 const STEP: Nanos = 10_000_000;
