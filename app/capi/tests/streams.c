@@ -6,17 +6,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "expect.h"
 #include "weever.h"
-
-#define EXPECT(result, expected)                                                                  \
-    do {                                                                                          \
-        long found_ = (long)(result), wanted_ = (long)(expected);                                 \
-        if (found_ != wanted_) {                                                                  \
-            fprintf(stderr, "line %d: %s is %ld, not %ld (%s)\n", __LINE__, #result, found_,      \
-                    wanted_, weever_error());                                                     \
-            exit(1);                                                                              \
-        }                                                                                         \
-    } while (0)
 
 static weever_aq *client, *server;
 
