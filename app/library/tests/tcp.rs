@@ -147,12 +147,17 @@ fn a_program_accepts_streams_of_the_kernel() {
     assert_eq!(server.unwrap().join().unwrap(), 25);
 }
 
+/// A listener of the kernel's at the other end, and its address.
+fn kernels_listener(net: &Fixture) -> (TcpListener, std::net::SocketAddr) {
+    let listener = net.right.run(|| TcpListener::bind(("0.0.0.0", PORT))).unwrap();
+    (listener, std::net::SocketAddr::new(Fixture::RIGHT.into(), PORT))
+}
+
 #[test]
 fn a_program_connects_to_the_kernel() {
     require_net_admin!();
     let net = net();
-    let listener = net.right.run(|| TcpListener::bind(("0.0.0.0", PORT))).unwrap();
-    let to = std::net::SocketAddr::new(Fixture::RIGHT.into(), PORT);
+    let (listener, to) = kernels_listener(&net);
     let ours = net.left.spawn("client", move || {
         let stack = stack();
         let queue = stack.queue().unwrap();
@@ -229,8 +234,7 @@ fn until<T>(queue: &AppQueue, mut wanted: impl FnMut(Event<'_>) -> Option<T>) ->
 fn settings_hold_in_the_handshake_and_after_it() {
     require_net_admin!();
     let net = net();
-    let listener = net.right.run(|| TcpListener::bind(("0.0.0.0", PORT))).unwrap();
-    let to = std::net::SocketAddr::new(Fixture::RIGHT.into(), PORT);
+    let (listener, to) = kernels_listener(&net);
     let ours = net.left.spawn("client", move || {
         let stack = stack();
         let queue = stack.queue().unwrap();

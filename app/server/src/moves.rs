@@ -27,9 +27,8 @@ impl Streams {
             return None;
         }
         let mut stream = self.open.remove(&id)?;
-        let (mut requests, mut rest) = (Vec::new(), Default::default());
-        std::mem::swap(&mut rest, &mut self.requests);
-        for request in rest {
+        let mut requests = Vec::new();
+        for request in std::mem::take(&mut self.requests) {
             match request.stream() {
                 Some(of) if of == id => requests.push(request),
                 _ => self.requests.push_back(request),

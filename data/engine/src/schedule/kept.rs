@@ -69,9 +69,8 @@ impl<'a> Kept<'a> {
     /// The previous code of an entry, if it is still right: its nodes run in the same order.
     pub(super) fn code(&self, entry: Entry, id: NodeId) -> Option<Arc<EntryCode>> {
         let old = self.previous?.program.entries.get(entry.index())?;
-        let turn = |place: u32| self.turns.get(place as usize).filter(|turn| **turn != NO_NODE);
         let in_order = || {
-            let turns = old.code.steps.iter().map(|step| turn(step.node));
+            let turns = old.code.steps.iter().map(|step| self.turn(step.node));
             turns.clone().all(|turn| turn.is_some()) && turns.is_sorted_by(|a, b| a < b)
         };
         let same = old.node == self.nodes[id.index()].place && !self.is_touched[id.index()];
