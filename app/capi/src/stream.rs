@@ -270,7 +270,7 @@ pub unsafe extern "C" fn weever_stream_finish(stream: *mut Stream) -> c_int {
     })
 }
 
-/// Closes a stream: what was written still goes. `EAGAIN`: commit, and call it again.
+/// Closes a stream: octets written before still go. `EAGAIN`: commit, and call it again.
 ///
 /// # Safety
 /// See [`stream_of`]; the pointer is not used afterwards if it returns 0.
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn weever_stream_close(stream: *mut Stream) -> c_int {
     call(|| unsafe { end(stream, |queue, handle| queue.inner.close_stream(handle)) })
 }
 
-/// Resets a stream: what was written and has not been sent is lost. `EAGAIN`: commit, and call it again.
+/// Resets a stream: octets that have not been sent are lost. `EAGAIN`: commit, and call it again.
 ///
 /// # Safety
 /// As for [`weever_stream_close`].

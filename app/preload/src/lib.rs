@@ -13,7 +13,7 @@
 //!
 //! Every socket of weever's has a socket of the kernel's behind it, made by the program itself: it is the
 //! descriptor, with its number, its duplicates and its inheritance; it keeps the port and the options; and for an
-//! address of both stacks it receives beside weever's. What is not weever's takes one look into a table and goes
+//! address of both stacks it receives beside weever's. Calls about other descriptors take one look into a table and go
 //! to the next library.
 //!
 //! See `docs/run.md` for what works, and `docs/design/0053-unmodified-programs.md` for why it is so.

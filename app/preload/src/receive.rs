@@ -1,4 +1,4 @@
-//! Receiving: what has arrived is copied once, from the frame in which the stack has put it.
+//! Receiving: data is copied once, from the frame in which the stack has put it.
 
 use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, c_int, iovec, msghdr};
 use weever_app_sockets::{Info, RxBuf};
@@ -95,7 +95,7 @@ pub(crate) unsafe fn receive(
     };
     let got = until(fd, flags & MSG_DONTWAIT != 0, Direction::Receive, attempt);
     match got {
-        // What was read before the wait ended is not lost.
+        // Octets read before the wait ended are not lost.
         Err(Failure::Errno(_)) if done > 0 => Ok(Got { octets: done, flags: 0 }),
         got => got,
     }

@@ -226,7 +226,7 @@ impl State {
         Ok((place, file))
     }
 
-    /// Hands what was written to the stack.
+    /// Hands written octets to the stack.
     pub(crate) fn commit(&mut self) {
         if let Some(queue) = self.queue
             && let Err(error) = queue.commit()
