@@ -53,7 +53,7 @@
 //!
 //! `stepped` parks a thread before each of its atomic operations while others go on, and runs thousands of
 //! schedules that a seed determines. Threads against a simulated kernel are in `tests/stress.rs`, random schedules against an
-//! obvious reference in `tests/property.rs`.
+//! obvious reference in `tests/property.rs`. Real signals stop a real thread in `tests/signals.rs`, for seconds once.
 #![allow(unsafe_code, reason = "rings live in memory shared with the kernel")]
 
 mod consumer;

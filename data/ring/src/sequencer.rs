@@ -96,9 +96,15 @@ impl Sequencer {
         let limit = head + u64::from(ahead);
         let mut known = self.limit.load(Ordering::Acquire);
         // Most looks find nothing new (an empty poll, the end of a burst): a locked instruction
-        // for each would cost more than the rest of the claim.
-        if known < limit {
-            known = self.limit.fetch_max(limit, Ordering::AcqRel);
+        // for each would cost more than the rest of the claim. `fetch_max` is the same loop, but
+        // ThreadSanitizer does not see that it synchronises.
+        while known < limit {
+            let raised =
+                self.limit.compare_exchange_weak(known, limit, Ordering::AcqRel, Ordering::Acquire);
+            match raised {
+                Ok(_) => break,
+                Err(now) => known = now,
+            }
         }
         known.max(limit) - head
     }

@@ -51,11 +51,6 @@ macro_rules! stepped {
                 self.0.store(value, order);
             }
 
-            pub(crate) fn fetch_max(&self, value: $value, order: Ordering) -> $value {
-                step();
-                self.0.fetch_max(value, order)
-            }
-
             pub(crate) fn compare_exchange(
                 &self,
                 old: $value,
