@@ -106,8 +106,19 @@ enum Part {
         #[arg(long, value_name = "FILE")]
         svg: Option<std::path::PathBuf>,
     },
-    /// One receive queue for two threads against a queue each, in memory (COREC §4)
-    Corec,
+    /// One receive queue for several threads against a queue each (COREC §4): in memory, and as root also
+    /// the kernel's TCP through such a router
+    Corec {
+        /// Only this part; `memory` needs no root
+        #[arg(long, value_name = "PART")]
+        only: Option<corec::Only>,
+        /// How long the huge TCP flow is, in megabytes
+        #[arg(long, value_name = "MB", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+        huge: u32,
+        /// Measure reordering by the packets of this capture file too, at its times
+        #[arg(long, value_name = "FILE")]
+        pcap: Option<std::path::PathBuf>,
+    },
     /// One queue for all servers against a queue for each, simulated, beside the theory (COREC §3.2)
     CorecSim {
         /// Draw mean and 99th percentile against the load, as SVG: a file for each service and number
@@ -174,7 +185,9 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::SteerXdp => steer_xdp::run(plan(11, 0)),
         Part::Isolation { svg } => isolation::run(plan(3, 800), svg.as_deref()),
         Part::Search { svg } => search::run(plan(5, 0), svg.as_deref()),
-        Part::Corec => corec::threads::measure(plan(7, 200)),
+        Part::Corec { only, huge, pcap } => {
+            corec::measure(plan(7, 200), *only, *huge, pcap.as_deref())
+        }
         Part::CorecSim { svg } => corec::run(svg.as_deref()),
         Part::Sizes { svg } => sizes::run(plan(2, 200), svg.as_deref()),
     }?;

@@ -5,18 +5,24 @@
 //! simulation is beside the theory, so each checks the other: `sim_vs_erlang_c` is the largest relative
 //! error of any simulated mean or 99th percentile.
 //!
-//! [`threads`] is `weever bench corec`: real threads on real rings, with real work.
+//! `weever bench corec` is [`threads`], real threads on real rings with real work, and [`flows`], what they do to
+//! the kernel's TCP.
 //!
 //! Times are in units of the mean service time. Nothing here depends on the machine.
 
 mod claims;
 mod crew;
+mod flows;
 mod gateway;
+mod kernel_tcp;
+mod order;
+mod path;
 mod queue;
 mod reorder;
 mod simulation;
+mod team;
 mod theory;
-pub(crate) mod threads;
+mod threads;
 mod virtual_time;
 
 use std::path::Path;
@@ -24,6 +30,7 @@ use std::path::Path;
 use simulation::{Latency, Queues, Service, simulate};
 
 use crate::plot::{Line, Plot, Scale};
+use crate::samples::Plan;
 use crate::{BenchError, Report, Samples};
 
 /// The loads that are simulated and drawn: arrivals per server and service time.
@@ -38,6 +45,40 @@ struct Point {
     load: f64,
     simulated: Latency,
     calculated: Latency,
+}
+
+/// A part of `weever bench corec`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Only {
+    /// Threads on queues in memory.
+    Memory,
+    /// The kernel's TCP through a router.
+    Tcp,
+}
+
+/// Measures `weever bench corec`; huge flows have so many megabytes. Without root, TCP is left out unless it was
+/// asked for. Blocks for minutes.
+pub(crate) fn measure(
+    plan: Plan,
+    only: Option<Only>,
+    megabytes: u32,
+    capture: Option<&Path>,
+) -> Result<Report, BenchError> {
+    let mut report = match only {
+        Some(Only::Tcp) => Report::new("corec"),
+        _ => threads::measure(plan, capture)?,
+    };
+    match only {
+        Some(Only::Memory) => {}
+        None if !weever_testbed::privileged() => {
+            report.setup("TCP: skipped, needs CAP_NET_ADMIN");
+        }
+        Some(Only::Tcp) if !weever_testbed::privileged() => {
+            return Err(BenchError::Rights("corec"));
+        }
+        _ => flows::measure(plan, u64::from(megabytes) * 1_000_000, &mut report)?,
+    }
+    Ok(report)
 }
 
 /// Simulates, compares with the theory, and writes the plots of 99th percentiles to `svg` if wanted: a

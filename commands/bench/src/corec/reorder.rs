@@ -34,10 +34,10 @@ impl Reordering {
     }
 }
 
-/// Nanoseconds from packet to packet of so many bytes (without check sequence) at 10 Gbit/s: with 24 bytes of
-/// preamble, check sequence and gap.
-pub(super) fn pause_at_10g(bytes: u64) -> f64 {
-    ((bytes + 24) * 8) as f64 / 10.0
+/// Nanoseconds from packet to packet of so many bytes (without check sequence) at so many Gbit/s: with 24 bytes
+/// of preamble, check sequence and gap.
+pub(super) fn pause(bytes: u64, rate: f64) -> f64 {
+    ((bytes + 24) * 8) as f64 / rate
 }
 
 #[cfg(test)]
@@ -63,6 +63,6 @@ mod tests {
 
     #[test]
     fn the_rate_of_short_frames_is_the_known_one() {
-        assert!((1e3 / pause_at_10g(60) - 14.88).abs() < 0.01);
+        assert!((1e3 / pause(60, 10.0) - 14.88).abs() < 0.01);
     }
 }

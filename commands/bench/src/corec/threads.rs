@@ -7,146 +7,30 @@
 //! - Two threads under skewed and even load, shared against a queue each. A round is short, so that
 //!   the scheduler takes a core away in few of them, and the median over rounds is of the others.
 //! - The same on a virtual clock with 2, 4 and 8 servers ([`virtual_time`](super::virtual_time)).
-//! - Reordering of one flow after RFC 4737 ([`reorder`](super::reorder)), by the length of its packets.
+//! - Reordering after RFC 4737 ([`order`](super::order)).
 //!
 //! Everything is in memory ([`queue`](super::queue)).
 
+use std::path::Path;
+
 use super::claims::Claims;
-use super::crew::{Crew, Member};
-use super::gateway::{HEAVY, ROUTES, Router, Work};
-use super::queue::{Packet, Plain, Queue, RING, SKEW, Source, Spread, Taken, queues};
-use super::reorder::{Reordering, pause_at_10g};
+use super::gateway::{HEAVY, ROUTES, Work};
+use super::order::Order;
+use super::queue::{Queue, RING, SKEW, Spread, queues};
+use super::team::{PACKETS, Team};
 use super::virtual_time::{self, Latencies};
 use crate::samples::{Plan, Samples};
 use crate::{BenchError, Report};
 
-/// Packets of a table's run.
-const PACKETS: u64 = 30_000;
 /// Packets of a run at a rate: some milliseconds.
 const SHORT: u64 = 4_000;
 /// Runs at a rate in each round.
 const RUNS: u64 = 8;
 /// Packets on a virtual clock.
 const VIRTUAL: u64 = 100_000;
-/// Lengths of frames, without check sequence, for which reordering is measured at 10 Gbit/s.
-const LENGTHS: [u64; 5] = [124, 252, 508, 1020, 1514];
 /// Numbers of threads of tables 2 and 3, and of simulated servers.
 const THREADS: [usize; 3] = [1, 2, 4];
 const SERVERS: [usize; 3] = [2, 4, 8];
-
-/// A router for each thread, of one kind.
-struct Team {
-    routers: Vec<Router>,
-}
-
-/// The outcome of one run.
-struct Outcome {
-    seconds: f64,
-    latencies: Latencies,
-    /// When each packet left, and its number.
-    left: Vec<(u64, u64)>,
-}
-
-impl Team {
-    fn new(work: Work, threads: usize) -> Result<Team, BenchError> {
-        let routers = (0..threads).map(|_| Router::new(work)).collect::<Result<_, _>>()?;
-        Ok(Team { routers })
-    }
-
-    /// Has a thread receive from each source until nothing is left.
-    fn run(&mut self, sources: Vec<impl Source>) -> Result<Outcome, BenchError> {
-        let thread = |(source, router)| move |member: &Member<'_>| serve(source, router, member);
-        let results = Crew::run(sources.into_iter().zip(&mut self.routers).map(thread))?;
-        let served: Vec<Served> = results.into_iter().flatten().collect();
-        let latency = |(left, packet): &Served| left.saturating_sub(packet.arrives) as f64;
-        let latencies = Latencies::of(&served.iter().map(latency).collect::<Vec<_>>());
-        let left: Vec<_> = served.iter().map(|(left, packet)| (*left, packet.number)).collect();
-        let last = left.iter().map(|(left, _)| *left).max().unwrap_or_default();
-        Ok(Outcome { seconds: last as f64 / 1e9, latencies, left })
-    }
-
-    /// Two threads on one queue or on one each.
-    fn pair(&mut self, queues: &[Queue]) -> Result<Outcome, BenchError> {
-        self.run((0..2).map(|thread| &queues[thread % queues.len()]).collect())
-    }
-
-    /// Millions of packets a second by so many threads on one queue.
-    fn shared(&mut self, threads: usize) -> Result<f64, BenchError> {
-        let queues = queues((threads, true), Spread::Even, (PACKETS, 0.0), 0);
-        Ok(rate(&self.run(vec![&queues[0]; threads])?))
-    }
-
-    /// The same by one thread on a plain ring.
-    fn plain(&mut self) -> Result<f64, BenchError> {
-        let packets = (0..PACKETS).map(|number| Packet { number, arrives: 0 }).collect();
-        Ok(rate(&self.run(vec![Plain::new(packets)])?))
-    }
-}
-
-fn rate(outcome: &Outcome) -> f64 {
-    outcome.left.len() as f64 / outcome.seconds / 1e6
-}
-
-/// A packet, and when it left: in nanoseconds after the start.
-type Served = (u64, Packet);
-
-/// Receives until nothing is left. Packets of a burst leave together.
-fn serve(
-    mut source: impl Source,
-    router: &mut Router,
-    member: &Member<'_>,
-) -> Result<Vec<Served>, BenchError> {
-    let mut taken: Taken = [Packet::default(); 64];
-    let mut served = Vec::with_capacity(PACKETS as usize);
-    member.begin();
-    while let Some(count) = source.receive(member.nanos(), &mut taken) {
-        if count == 0 {
-            std::hint::spin_loop();
-            continue;
-        }
-        router.serve(&taken[..count], 0)?;
-        let left = member.nanos();
-        served.extend(taken[..count].iter().map(|packet| (left, *packet)));
-    }
-    Ok(served)
-}
-
-/// Reordering of one flow at 10 Gbit/s, by the length of its packets.
-#[derive(Default)]
-struct Order {
-    shares: [Samples; LENGTHS.len()],
-    extents: [Samples; LENGTHS.len()],
-}
-
-impl Order {
-    fn round(&mut self, team: &mut Team) -> Result<(), BenchError> {
-        let samples = self.shares.iter_mut().zip(&mut self.extents);
-        for (length, (shares, extents)) in LENGTHS.into_iter().zip(samples) {
-            let pause = pause_at_10g(length);
-            let arrives = |number| (number as f64 * pause) as u64;
-            let packet = |number| Packet { number, arrives: arrives(number) };
-            let queue = Queue::new((0..PACKETS).map(packet).collect(), 2, true);
-            let mut left = team.run(vec![&queue; 2])?.left;
-            // Those of a burst have one time, and keep their order.
-            left.sort_by_key(|(left, _)| *left);
-            let found = Reordering::of(left.into_iter().map(|(_, number)| number));
-            shares.push(found.share * 100.0);
-            extents.push(found.extent as f64);
-        }
-        Ok(())
-    }
-
-    fn report(&self, report: &mut Report) {
-        report.setup(
-            "reordering: one flow at 10 Gbit/s without pauses, forwarded by two threads; RFC 4737",
-        );
-        for (length, (shares, extents)) in LENGTHS.iter().zip(self.shares.iter().zip(&self.extents))
-        {
-            report.row(&format!("reordered, frames of {length} bytes"), "%", shares);
-            report.row(&format!("largest extent, frames of {length} bytes"), "packets", extents);
-        }
-    }
-}
 
 /// Tables 2 and 3 for one kind of work.
 #[derive(Default)]
@@ -234,7 +118,7 @@ fn simulated(servers: usize, load: f64) -> [Latencies; 2] {
 }
 
 /// Measures. Blocks for up to a minute.
-pub(crate) fn measure(plan: Plan) -> Result<Report, BenchError> {
+pub(super) fn measure(plan: Plan, capture: Option<&Path>) -> Result<Report, BenchError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if cores < 2 {
         return Err(BenchError::Cores { bench: "corec", cores });
@@ -242,7 +126,7 @@ pub(crate) fn measure(plan: Plan) -> Result<Report, BenchError> {
     let heavy = Work::heavy()?;
     let (mut light_team, mut heavy_team) = (Team::new(Work::Light, 4)?, Team::new(heavy, 4)?);
     let (mut light_table, mut heavy_table) = (Table::default(), Table::default());
-    let (mut claims, mut order) = (Claims::default(), Order::default());
+    let (mut claims, mut order) = (Claims::default(), Order::new(capture)?);
     let mut skew_tput = Samples::default();
     let mut skewed = Loaded::new("skewed, load 0.7", Spread::Skewed, 0.7);
     let mut even = Loaded::new("even, load 0.8", Spread::Even, 0.8);
@@ -301,8 +185,10 @@ fn describe(report: &mut Report, heavy: Work, cores: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::time::Duration;
+
+    use super::super::gateway::Router;
+    use super::*;
 
     #[test]
     fn every_packet_is_served_once_shared_and_apart() {
@@ -335,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_short_measurement_has_every_figure() {
-        let report = measure(Plan { rounds: 1, each: Duration::from_millis(5) });
+        let report = measure(Plan { rounds: 1, each: Duration::from_millis(5) }, None);
         let report = report.unwrap_or_else(|error| panic!("{error}"));
         println!("{report}");
         for key in [

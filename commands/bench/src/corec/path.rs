@@ -1,0 +1,111 @@
+//! Two kernels with weever between them, which forwards by threads on one receive queue or with a queue each.
+
+use std::net::Ipv4Addr;
+
+use weever_host::{HostBuilder, InterfaceConfig, Prefix, RunningHost};
+use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig};
+use weever_packet::{Pool, PoolConfig};
+use weever_testbed::{Namespace, Veth, VethEnd};
+
+use crate::BenchError;
+use crate::crossing::{FAR, NEAR, SINK, SOURCE};
+
+const PREFIX: u8 = 24;
+const FRAMES: u32 = 16_384;
+/// What a kernel leaves to a device, or does late for it: a packet on the way is one that was sent.
+const OFFLOADS: [&str; 4] =
+    ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-generic-segmentation", "rx-gro"];
+
+/// How the router's threads receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Serving {
+    /// So many on the one queue of each device.
+    Shared(u16),
+    /// So many, each on a queue of its own of each device; the senders' kernels spread flows by a hash.
+    ScaleOut(u16),
+}
+
+impl Serving {
+    pub(super) fn name(self) -> String {
+        match self {
+            Serving::Shared(1) | Serving::ScaleOut(1) => "one thread".into(),
+            Serving::Shared(threads) => format!("{threads} threads share a queue"),
+            Serving::ScaleOut(threads) => format!("{threads} threads, a queue each"),
+        }
+    }
+}
+
+/// Client, router and server.
+pub(super) struct Path {
+    pub(super) client: Namespace,
+    pub(super) server: Namespace,
+    router: RunningHost,
+    _veths: [Veth; 2],
+}
+
+impl Path {
+    /// Builds it and starts the router.
+    pub(super) fn new(serving: Serving) -> Result<Path, BenchError> {
+        let (client, router, server) = (Namespace::new()?, Namespace::new()?, Namespace::new()?);
+        let queues = match serving {
+            Serving::Shared(_) => 1,
+            Serving::ScaleOut(threads) => threads.into(),
+        };
+        let near = Veth::create(&client, "client0", &router, "near0", queues)?;
+        let far = Veth::create(&router, "far0", &server, "server0", queues)?;
+        end_host(&near.left, SOURCE, (FAR, NEAR))?;
+        end_host(&far.right, SINK, (NEAR, FAR))?;
+        let router = router.run(|| start(serving))?;
+        Ok(Path { client, server, router, _veths: [near, far] })
+    }
+
+    /// Stops the router.
+    ///
+    /// # Errors
+    /// When one of its workers had failed.
+    pub(super) fn finish(self) -> Result<(), BenchError> {
+        let failure = self.router.stop().failure;
+        failure.map_or(Ok(()), |failure| Err(BenchError::of("router")(failure)))
+    }
+}
+
+/// A kernel's address, and its way to the other network.
+fn end_host(
+    end: &VethEnd,
+    own: Ipv4Addr,
+    (network, router): (Ipv4Addr, Ipv4Addr),
+) -> Result<(), BenchError> {
+    end.add_address(own, PREFIX)?;
+    let network = Ipv4Addr::from_bits(network.to_bits() & (u32::MAX << (32 - PREFIX)));
+    end.namespace().add_route(network, PREFIX, router)?;
+    for offload in OFFLOADS {
+        end.namespace().set_feature(&end.name, offload, false)?;
+    }
+    Ok(())
+}
+
+fn start(serving: Serving) -> Result<RunningHost, BenchError> {
+    let config = PoolConfig { frames: FRAMES, ..PoolConfig::default() };
+    let pool = Pool::new(config).map_err(BenchError::of("pool"))?;
+    let mut builder = HostBuilder::new(pool.clone());
+    let (threads, sockets) = match serving {
+        Serving::Shared(threads) => (threads, threads),
+        Serving::ScaleOut(threads) => (threads, 1),
+    };
+    builder.workers(threads.into());
+    builder.network().settings.forwarding = true;
+    for (dev, address) in [("near0", NEAR), ("far0", FAR)] {
+        let settings = AfXdpConfig {
+            sockets_per_queue: sockets,
+            threads_per_queue: sockets,
+            rotated: true,
+            ..AfXdpConfig::new(dev, pool.clone())
+        };
+        let link = AfXdp::open(&settings).map_err(BenchError::of("router"))?;
+        let link = builder.link(Box::new(link));
+        let prefix = Prefix::new(address.into(), PREFIX).expect("IPv4 prefixes have up to 32 bits");
+        let interface = InterfaceConfig::new(dev, link).address(prefix);
+        builder.interface(interface).map_err(BenchError::of("router"))?;
+    }
+    builder.start().map_err(BenchError::of("router"))
+}

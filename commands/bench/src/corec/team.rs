@@ -1,0 +1,87 @@
+//! Threads with a router each, which receive from queues in memory until these are empty.
+
+use super::crew::{Crew, Member};
+use super::gateway::{Router, Work};
+use super::queue::{Packet, Plain, Queue, Source, Spread, Taken, queues};
+use super::virtual_time::Latencies;
+use crate::BenchError;
+
+/// Packets of a table's run.
+pub(super) const PACKETS: u64 = 30_000;
+
+/// A router for each thread, of one kind.
+pub(super) struct Team {
+    pub(super) routers: Vec<Router>,
+}
+
+/// The outcome of one run.
+pub(super) struct Outcome {
+    pub(super) seconds: f64,
+    pub(super) latencies: Latencies,
+    /// When each packet left, and its number.
+    pub(super) left: Vec<(u64, u64)>,
+}
+
+impl Team {
+    pub(super) fn new(work: Work, threads: usize) -> Result<Team, BenchError> {
+        let routers = (0..threads).map(|_| Router::new(work)).collect::<Result<_, _>>()?;
+        Ok(Team { routers })
+    }
+
+    /// Has a thread receive from each source until nothing is left.
+    fn run(&mut self, sources: Vec<impl Source>) -> Result<Outcome, BenchError> {
+        let thread = |(source, router)| move |member: &Member<'_>| serve(source, router, member);
+        let results = Crew::run(sources.into_iter().zip(&mut self.routers).map(thread))?;
+        let served: Vec<Served> = results.into_iter().flatten().collect();
+        let latency = |(left, packet): &Served| left.saturating_sub(packet.arrives) as f64;
+        let latencies = Latencies::of(&served.iter().map(latency).collect::<Vec<_>>());
+        let left: Vec<_> = served.iter().map(|(left, packet)| (*left, packet.number)).collect();
+        let last = left.iter().map(|(left, _)| *left).max().unwrap_or_default();
+        Ok(Outcome { seconds: last as f64 / 1e9, latencies, left })
+    }
+
+    /// Two threads on one queue or on one each.
+    pub(super) fn pair(&mut self, queues: &[Queue]) -> Result<Outcome, BenchError> {
+        self.run((0..2).map(|thread| &queues[thread % queues.len()]).collect())
+    }
+
+    /// Millions of packets a second by so many threads on one queue.
+    pub(super) fn shared(&mut self, threads: usize) -> Result<f64, BenchError> {
+        let queues = queues((threads, true), Spread::Even, (PACKETS, 0.0), 0);
+        Ok(rate(&self.run(vec![&queues[0]; threads])?))
+    }
+
+    /// The same by one thread on a plain ring.
+    pub(super) fn plain(&mut self) -> Result<f64, BenchError> {
+        let packets = (0..PACKETS).map(|number| Packet { number, arrives: 0 }).collect();
+        Ok(rate(&self.run(vec![Plain::new(packets)])?))
+    }
+}
+
+fn rate(outcome: &Outcome) -> f64 {
+    outcome.left.len() as f64 / outcome.seconds / 1e6
+}
+
+/// A packet, and when it left: in nanoseconds after the start.
+type Served = (u64, Packet);
+
+/// Receives until nothing is left. Packets of a burst leave together.
+fn serve(
+    mut source: impl Source,
+    router: &mut Router,
+    member: &Member<'_>,
+) -> Result<Vec<Served>, BenchError> {
+    let mut taken: Taken = [Packet::default(); 64];
+    let mut served = Vec::with_capacity(PACKETS as usize);
+    member.begin();
+    while let Some(count) = source.receive(member.nanos(), &mut taken) {
+        if count == 0 {
+            std::hint::spin_loop();
+            continue;
+        }
+        router.serve(&taken[..count], 0)?;
+        let left = member.nanos();
+        served.extend(taken[..count].iter().map(|packet| (left, *packet)));
+    }
+    Ok(served)
+}
