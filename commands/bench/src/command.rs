@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use crate::samples::Plan;
 use crate::{
     BenchError, Samples, app, corec, echo_clients, forward, in_memory, instructions, isolation,
-    latency, live, modes, overload, search, sizes, steer_xdp, tcp, udp,
+    latency, live, modes, overload, programs, search, sizes, steer_xdp, tcp, udp,
 };
 
 /// Arguments of `weever bench`.
@@ -74,6 +74,19 @@ enum Part {
         /// Only this part; `engine` needs no root
         #[arg(long, value_name = "PART")]
         only: Option<tcp::Only>,
+    },
+    /// nginx, redis-server and memcached under `weever run`, beside the same on the kernel's stack, stack and
+    /// program on one core (needs root)
+    Programs {
+        /// Only this part
+        #[arg(long, value_name = "PART")]
+        only: Option<programs::Only>,
+    },
+    /// The program of `programs` that receives
+    #[command(hide = true)]
+    ShimClient {
+        /// Its peer
+        peer: std::net::SocketAddr,
     },
     /// HTTP responses of three sizes on 1 to 100 connections, and the time of one exchange, as in the StackMap
     /// paper (needs root)
@@ -177,6 +190,8 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::EchoClients { svg } => echo_clients::run(plan(5, 400), svg.as_deref()),
         Part::Latency => latency::run(plan(7, 200)),
         Part::Tcp { only } => tcp::run(plan(7, 200), *only),
+        Part::Programs { only } => programs::run(plan(5, 300), *only),
+        Part::ShimClient { peer } => return programs::shim_client(*peer),
         Part::Stackmap { svg } => tcp::stackmap::run(plan(3, 150), svg.as_deref()),
         Part::Forward => forward::run(plan(5, 800)),
         Part::Live => live::run(plan(5, 0)),

@@ -25,6 +25,7 @@ mod modes;
 mod overload;
 mod peers;
 mod plot;
+mod programs;
 mod report;
 mod rig;
 mod samples;

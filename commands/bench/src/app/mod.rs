@@ -18,7 +18,10 @@ use crate::samples::Plan;
 use crate::traffic::Traffic;
 use crate::{BenchError, Report, Samples};
 
-pub(crate) use server::{Body, Kind, builder, busy_ns, library, process, serve};
+pub(crate) use server::{
+    Body, Kind, beside, builder, busy_ns, library, process, run as run_program, serve,
+};
+pub(crate) use store::{LIMIT, Reached as Answered, VALUES, describe};
 
 /// Bytes of a frame, check sequence included.
 const SMALL: usize = 64;

@@ -1,16 +1,19 @@
 //! The servers: on weever beside the program, inside it, and on the kernel.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use weever_app_library::Library;
 use weever_app_server::AppListener;
 use weever_app_sockets::{AppQueue, QueueConfig};
 use weever_engine::Mode;
 use weever_examples_apps::{echo, keyvalue};
-use weever_host::{HostBuilder, InterfaceConfig};
+use weever_host::{HostBuilder, InterfaceConfig, Prefix, Route};
 use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig};
 use weever_packet::{Pool, PoolConfig};
 use weever_testbed::{Fixture, allowed_cores};
@@ -18,7 +21,7 @@ use weever_wire::MacAddr;
 
 use crate::BenchError;
 use crate::contender::Gate;
-use crate::rig::{GENERATOR_MAC, HOST, PORT};
+use crate::rig::{GENERATOR_MAC, HOST, PORT, REMOTE};
 
 pub(crate) type Body = fn(&Gate) -> Result<(), BenchError>;
 
@@ -83,8 +86,23 @@ pub(crate) fn library(gate: &Gate, kind: Kind) -> Result<(), BenchError> {
 
 /// The stack's worker in this process, and the server in another, both on this thread's core.
 pub(crate) fn process(gate: &Gate, kind: Kind) -> Result<(), BenchError> {
+    beside(|apps, alive| {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["bench", "app-server", kind.name()]).arg(apps);
+        run("application", command, gate, alive)
+    })
+}
+
+/// The stack's worker in this process, on this thread's core, for as long as `user` runs: it is told where the stack
+/// serves applications, and asks whether it still does.
+pub(crate) fn beside(
+    user: impl FnOnce(&Path, &dyn Fn() -> bool) -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
     let failed = "process";
     let mut builder = builder(failed)?;
+    let remote = Prefix::new(REMOTE.0.into(), REMOTE.1).expect("IPv4 prefixes have up to 32 bits");
+    let route = Route::via(remote, Fixture::LEFT.into());
+    builder.route(&route).map_err(BenchError::of(failed))?;
     let core = allowed_cores().map_err(BenchError::of(failed))?;
     builder.cores(&core[..1]);
     // They take turns on the core, so neither polls.
@@ -95,16 +113,31 @@ pub(crate) fn process(gate: &Gate, kind: Kind) -> Result<(), BenchError> {
     let path = std::env::temp_dir().join(format!("weever-bench-{}.sock", std::process::id()));
     let listener = AppListener::start(&path, &weever_app_server::Access::default(), server)
         .map_err(BenchError::of(failed))?;
-    let mut command = Command::new("/proc/self/exe");
-    command.args(["bench", "app-server", kind.name()]).arg(&path);
-    let program = Running(command.spawn().map_err(BenchError::of(failed))?);
+    let used = user(&path, &|| host.handle().failure().is_none());
+    drop(listener);
+    used?;
+    host.stop().failure.map_or(Ok(()), |failure| Err(BenchError::of(failed)(failure)))
+}
+
+/// A program on this thread's core, as long as the gate says and `alive` holds. It has its own group of processes,
+/// which ends with it.
+pub(crate) fn run(
+    name: &'static str,
+    mut command: Command,
+    gate: &Gate,
+    alive: &dyn Fn() -> bool,
+) -> Result<(), BenchError> {
+    command.process_group(0).stdin(Stdio::null());
+    let mut program = Running(command.spawn().map_err(BenchError::of(name))?);
     std::thread::sleep(START);
     gate.open();
-    while gate.running() && host.handle().failure().is_none() {
+    while gate.running() && alive() {
+        if let Some(status) = program.0.try_wait().map_err(BenchError::of(name))? {
+            return Err(BenchError::of(name)(format!("it ended by itself: {status}")));
+        }
         std::thread::sleep(Duration::from_millis(1));
     }
-    drop((program, listener));
-    host.stop().failure.map_or(Ok(()), |failure| Err(BenchError::of(failed)(failure)))
+    Ok(())
 }
 
 /// The program of [`process`]: serves until it is killed.
@@ -123,13 +156,7 @@ pub(super) fn memcached(gate: &Gate) -> Result<(), BenchError> {
     let mut command = Command::new("memcached");
     let port = PORT.to_string();
     command.args(["-u", "root", "-t", "1", "-p", "0", "-U", &port, "-l", &HOST.to_string()]);
-    let _program = Running(command.spawn().map_err(BenchError::of("memcached"))?);
-    std::thread::sleep(START);
-    gate.open();
-    while gate.running() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Ok(())
+    run("memcached", command, gate, &|| true)
 }
 
 /// A program that ends with its benchmark.
@@ -137,7 +164,8 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        drop(self.0.kill());
+        // All of its group: a server's workers outlive their master.
+        let _gone = killpg(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGKILL);
         drop(self.0.wait());
     }
 }

@@ -11,14 +11,14 @@ use weever_testbed::pin_to;
 use super::server::{self, Body, Kind};
 use crate::client::Client;
 use crate::clients::{Clients, ClosedLoop, Request, Served};
-use crate::contender::Contender;
+use crate::contender::{Contender, Gate};
 use crate::rig::{Receiver, Rig};
 use crate::samples::Plan;
 use crate::{BenchError, Report, Samples, peers};
 
 /// Bytes of the key, and of the values.
 const KEY: usize = 64;
-const VALUES: [usize; 2] = [64, 1024];
+pub(crate) const VALUES: [usize; 2] = [64, 1024];
 /// Of so many requests one sets.
 const MIX: usize = 10;
 const CLIENTS: usize = 20;
@@ -28,7 +28,7 @@ const WARM_UP: Duration = Duration::from_millis(150);
 const SETTLED: usize = 8;
 
 const MEMCACHED: &str = "memcached";
-const LIMIT: &str = "the clients' limit";
+pub(crate) const LIMIT: &str = "the clients' limit";
 
 const CONTENDERS: [(&str, Body); 4] = [
     (MEMCACHED, server::memcached),
@@ -39,9 +39,17 @@ const CONTENDERS: [(&str, Body); 4] = [
 
 /// The results of one contender: answers per second in millions, and time of its core for each.
 #[derive(Default)]
-struct Reached {
-    rates: Samples,
-    cpu_ns: Samples,
+pub(crate) struct Reached {
+    pub(crate) rates: Samples,
+    pub(crate) cpu_ns: Samples,
+}
+
+/// The load, in words.
+pub(crate) fn describe() -> String {
+    format!(
+        "key-value: 1 set in {MIX} requests, keys of {KEY} bytes; {CLIENTS} clients with {IN_FLIGHT} \
+         requests in flight"
+    )
 }
 
 /// Adds the keys `kv_vs_kernel` and `kv_1024_vs_kernel`, with `_library` for the stack in the program. Without
@@ -51,16 +59,13 @@ pub(super) fn measure(rig: &Rig, plan: Plan, report: &mut Report) -> Result<(), 
     if !has_memcached {
         report.setup("kv_vs_kernel is left out: there is no memcached (Debian: memcached)");
     }
-    report.setup(format!(
-        "key-value: 1 set in {MIX} requests, keys of {KEY} bytes; {CLIENTS} clients with {IN_FLIGHT} \
-         requests in flight"
-    ));
+    report.setup(describe());
     let present = |(name, _): &&(&str, Body)| *name != MEMCACHED || has_memcached;
     for len in VALUES {
         let mut reached: [Reached; CONTENDERS.len()] = Default::default();
         for _ in plan.rounds() {
             for (contender, reached) in CONTENDERS.iter().filter(present).zip(&mut reached) {
-                reached.add(rig, contender, len, plan.each)?;
+                reached.add(rig, *contender, len, plan.each)?;
             }
         }
         rows(report, len, CONTENDERS.iter().filter(present).map(|(name, _)| *name), &reached);
@@ -92,16 +97,17 @@ fn rows<'n>(
 }
 
 impl Reached {
-    fn add(
+    /// Drives a store with values of this length.
+    pub(crate) fn add(
         &mut self,
         rig: &Rig,
-        (name, body): &(&'static str, Body),
+        (name, body): (&'static str, impl FnOnce(&Gate) -> Result<(), BenchError> + Send + 'static),
         len: usize,
         each: Duration,
     ) -> Result<(), BenchError> {
         rig.receive_returns(Receiver::Generator)?;
         let host_mac = rig.contender_end()?.mac;
-        let contender = Contender::start(rig, *body)?;
+        let contender = Contender::start(rig, body)?;
         let (core, server_core, load) = (rig.generator_core, rig.contender_core, load(len));
         let (served, busy) = rig.fixture.left.run(move || {
             pin_to(core).map_err(BenchError::of("clients"))?;
@@ -120,7 +126,7 @@ impl Reached {
         contender.finish()?;
         let sum = |of: fn(&Served) -> u64| served.iter().map(of).sum::<u64>();
         let (answers, wrong) = (sum(|client| client.answers), sum(|client| client.wrong));
-        if *name != LIMIT && wrong > answers / 100 {
+        if name != LIMIT && wrong > answers / 100 {
             let problem = format!("{wrong} of {answers} answers to gets and sets are wrong");
             return Err(BenchError::of(name)(problem));
         }
@@ -156,7 +162,7 @@ mod tests {
         let rig = Rig::new("app").unwrap();
         rig.kernel_host().unwrap();
         let mut reached = Reached::default();
-        reached.add(&rig, &CONTENDERS[2], 1024, Duration::from_millis(100)).unwrap();
+        reached.add(&rig, CONTENDERS[2], 1024, Duration::from_millis(100)).unwrap();
         assert!(reached.rates.0[0] > 0.0);
         let (Some(get), Some(set)) = (load(64).requests.first().cloned(), load(64).requests.pop())
         else {
@@ -170,9 +176,9 @@ mod tests {
         weever_testbed::require_net_admin!();
         let rig = Rig::new("app").unwrap();
         rig.kernel_host().unwrap();
-        let echo = |gate: &crate::contender::Gate| server::library(gate, Kind::Echo);
+        let echo = |gate: &Gate| server::library(gate, Kind::Echo);
         let each = Duration::from_millis(50);
-        let error = Reached::default().add(&rig, &("echo", echo), 64, each).unwrap_err();
+        let error = Reached::default().add(&rig, ("echo", echo), 64, each).unwrap_err();
         assert!(error.to_string().contains("are wrong"), "{error}");
     }
 }

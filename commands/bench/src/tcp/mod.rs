@@ -19,7 +19,9 @@ pub(crate) mod stackmap;
 
 use weever_testbed::Fixture;
 
+pub(crate) use generator::ANY;
 pub(crate) use memory::{Smoltcp, Weever};
+pub(crate) use requests::{Exchange, Reached, loaded};
 
 use crate::rig::{GENERATOR_MAC, Rig};
 use crate::samples::Plan;
@@ -70,7 +72,7 @@ pub(crate) fn run(plan: Plan, only: Option<Only>) -> Result<Report, BenchError> 
 }
 
 /// The two hosts: the generator's network lies behind its address.
-fn rig(bench: &'static str) -> Result<Rig, BenchError> {
+pub(crate) fn rig(bench: &'static str) -> Result<Rig, BenchError> {
     let rig = Rig::new(bench)?;
     rig.kernel_host()?;
     // So that the kernel can be the other host as well.

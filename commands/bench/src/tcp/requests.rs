@@ -140,6 +140,17 @@ pub(crate) fn closed_loop(
     reached: &mut Reached,
 ) -> Result<(), BenchError> {
     let contender = server.start(rig, exchange, sets)?;
+    loaded(rig, contender, (clients, exchange), each, reached)
+}
+
+/// The same with a server that is running, which is stopped then.
+pub(crate) fn loaded(
+    rig: &Rig,
+    contender: Contender,
+    (clients, exchange): (usize, &Exchange),
+    each: Duration,
+    reached: &mut Reached,
+) -> Result<(), BenchError> {
     let server_core = rig.contender_core;
     let mut busy = 0;
     let load = |generator| {
