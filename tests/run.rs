@@ -4,6 +4,7 @@ mod run {
     mod clients;
     mod command;
     mod conformance;
+    mod inside;
     mod lab;
     mod servers;
     mod services;

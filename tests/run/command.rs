@@ -71,7 +71,7 @@ sys.stdin.read()
     let mut line = String::new();
     let out = child.stdout.as_mut().unwrap();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
-    let listed = lab.up.ask(&["sockets"]);
+    let listed = lab.up().ask(&["sockets"]);
     assert!(listed.contains(":8003") && !listed.contains(":8004"), "{listed}");
     // Ports of both are taken for everybody else.
     for port in [8003, 8004] {

@@ -1,5 +1,6 @@
 //! A stack with both families, programs on it, and clients at the other end of the cable.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv6Addr, TcpStream, UdpSocket};
@@ -38,11 +39,20 @@ fn library() -> PathBuf {
     path
 }
 
-/// Two namespaces and a stack.
+/// A folder for one test.
+fn folder() -> PathBuf {
+    let folder = temporary("files");
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Two namespaces and a stack, or programs that bring theirs along.
 pub(crate) struct Lab {
     pub(crate) net: Fixture,
-    pub(crate) up: Up,
-    pub(crate) apps: PathBuf,
+    /// The stack; nothing where programs have theirs inside.
+    up: Option<Up>,
+    /// Where it serves applications, or how the stack inside is named.
+    apps: OsString,
     /// A folder for the programs' files.
     pub(crate) folder: PathBuf,
 }
@@ -54,11 +64,22 @@ impl Lab {
         let apps = temporary("apps");
         let address = format!("{STACK6}/64");
         let up = Up::start(&net, &["--apps", apps.to_str().unwrap(), "--addr", &address]);
-        let folder = temporary("files");
-        fs::create_dir_all(&folder).unwrap();
-        let lab = Lab { net, up, apps, folder };
+        let lab = Lab { net, up: Some(up), apps: apps.into(), folder: folder() };
         lab.await_six();
         lab
+    }
+
+    /// Without a stack: programs have one inside, on `left0`.
+    pub(crate) fn inside() -> Lab {
+        let net = net(1);
+        net.veth.right.speak_ipv6(RIGHT6, 64).unwrap();
+        let apps = format!("library:dev=left0,addr={STACK}/24,addr={STACK6}/64");
+        Lab { net, up: None, apps: apps.into(), folder: folder() }
+    }
+
+    /// The stack.
+    pub(crate) fn up(&self) -> &Up {
+        self.up.as_ref().expect("this lab has a stack")
     }
 
     /// Waits until the stack has made sure that its IPv6 address is nobody else's, and answers.
@@ -75,7 +96,11 @@ impl Lab {
     /// `weever run`, with these arguments.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weever"));
-        command.arg("run").args(args);
+        command.arg("run");
+        if self.up.is_none() {
+            command.args(["--stack", "inside"]);
+        }
+        command.args(args);
         command.env("WEEVER_APPS", &self.apps).env("WEEVER_PRELOAD", library());
         command.current_dir(&self.folder).stdin(Stdio::null());
         command
@@ -169,7 +194,7 @@ impl Lab {
     pub(crate) fn await_listed(&self, text: &str, count: usize) -> String {
         let since = Instant::now();
         loop {
-            let listed = self.up.ask(&["sockets"]);
+            let listed = self.up().ask(&["sockets"]);
             if listed.lines().filter(|line| line.contains(text)).count() == count {
                 return listed;
             }

@@ -62,7 +62,7 @@ fn a_reload_of_nginx_changes_its_workers_and_goes_on() {
     let lab = Lab::new();
     let mut server = nginx(&lab);
     let workers = |lab: &Lab| -> Vec<String> {
-        let listed = lab.up.ask(&["sockets"]);
+        let listed = lab.up().ask(&["sockets"]);
         let lines = listed.lines().filter(|line| line.contains(" *:80 "));
         lines.map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect()
     };

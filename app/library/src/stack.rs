@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weever_app_sockets::{AppQueue, Error, QueueConfig};
+use weever_app_sockets::{AppQueue, Backend, Error, QueueConfig};
 use weever_engine::{Lost, Mode, monotonic};
 use weever_host::{HostBuilder, HostHandle};
 use weever_packet::{Pool, PoolConfig};
@@ -35,10 +35,7 @@ impl Stack {
     pub fn open(config: &QueueConfig) -> Result<Stack, LibraryError> {
         let text = config.path.to_str().filter(|text| text.starts_with(SCHEME));
         let library = match text {
-            Some(text) => {
-                let settings: Settings = text.parse()?;
-                Some(Library::start(settings.builder()?, settings.patience)?)
-            }
+            Some(text) => Some(Library::open(&text.parse()?)?),
             None => None,
         };
         Ok(Stack { config: config.clone(), library })
@@ -80,6 +77,14 @@ pub struct Library {
 }
 
 impl Library {
+    /// Starts the stack that these settings describe.
+    ///
+    /// # Errors
+    /// [`LibraryError`].
+    pub fn open(settings: &Settings) -> Result<Library, LibraryError> {
+        Library::start(settings.builder()?, settings.patience)
+    }
+
     /// Starts a host as a stack whose workers the threads of this application turn. A keeper takes
     /// over a worker that was not turned for `patience`.
     ///
@@ -117,7 +122,13 @@ impl Library {
     /// # Errors
     /// [`Error::Refused`] when its geometry is not possible.
     pub fn queue(&self, config: &QueueConfig) -> Result<AppQueue, Error> {
-        AppQueue::over(Box::new(Inside::new(Arc::clone(&self.shared))), config)
+        AppQueue::over(self.backend(), config)
+    }
+
+    /// What [`queue`](Self::queue) opens a queue over, for a program that opens its queues itself
+    /// ([`AppQueue::over`]).
+    pub fn backend(&self) -> Box<dyn Backend> {
+        Box::new(Inside::new(Arc::clone(&self.shared)))
     }
 
     /// The host's network, graph and counters.

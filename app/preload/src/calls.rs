@@ -49,8 +49,12 @@ pub(crate) use calls;
 calls! {
     /// Binds a socket.
     fn bind(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
+        let kernel = || real::bind(fd, to, len);
+        if address::read(to, len).is_none() {
+            return kernel();
+        }
         let done = open::bind(&mut lock(), fd, (to, len));
-        answer(done, -1, || real::bind(fd, to, len))
+        answer(done, -1, kernel)
     }
 
     /// Makes a socket a listener.
@@ -71,22 +75,34 @@ calls! {
 
     /// Accepts a connection, with flags for its descriptor.
     fn accept4(fd: c_int, to: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
+        if !is_ours(fd) {
+            return real::accept4(fd, to, len, flags);
+        }
         answer(connect::accept(fd, to, len, flags), -1, || real::accept4(fd, to, len, flags))
     }
 
     /// Ends one direction of a connection, or both.
     fn shutdown(fd: c_int, how: c_int) -> c_int {
+        if !is_ours(fd) {
+            return real::shutdown(fd, how);
+        }
         answer(connect::shutdown(fd, how), -1, || real::shutdown(fd, how))
     }
 
     /// A socket's own address.
     fn getsockname(fd: c_int, to: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        if !is_ours(fd) {
+            return real::getsockname(fd, to, len);
+        }
         let named = lock().of(fd).map(|(_, file)| address::write(file.local, file.family, to, len));
         answer(named.map(|()| 0), -1, || real::getsockname(fd, to, len))
     }
 
     /// A socket's peer.
     fn getpeername(fd: c_int, to: *mut sockaddr, len: *mut socklen_t) -> c_int {
+        if !is_ours(fd) {
+            return real::getpeername(fd, to, len);
+        }
         let named = lock().of(fd).and_then(|(_, file)| {
             address::write(file.peer()?, file.family, to, len);
             Ok(0)

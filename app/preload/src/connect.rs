@@ -20,6 +20,9 @@ use crate::{address, log, real};
 pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) -> Answer<c_int> {
     // SAFETY: the caller's promise.
     let to = unsafe { address::read(raw, len) };
+    if to.is_none() && numbers::file(fd).is_none() {
+        return Err(Failure::Kernel);
+    }
     let mut held = lock();
     if let Some(place) = numbers::file(fd) {
         let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
@@ -131,7 +134,6 @@ pub(crate) unsafe fn accept(
     len: *mut socklen_t,
     flags: c_int,
 ) -> Answer<c_int> {
-    lock().of(fd)?;
     let attempt = |held: &mut Held, place: u32| {
         held.use_it(place)?;
         let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };

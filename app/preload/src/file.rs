@@ -158,6 +158,20 @@ impl File {
 }
 
 impl File {
+    /// What was received is not this process' to give back.
+    pub(crate) fn forget_received(&mut self) {
+        match &mut self.kind {
+            Kind::Udp(udp) => {
+                std::mem::take(&mut udp.received).into_iter().for_each(std::mem::forget)
+            }
+            Kind::Stream(stream) => {
+                stream.offset = 0;
+                std::mem::take(&mut stream.received).into_iter().for_each(std::mem::forget);
+            }
+            Kind::Listening(_) => {}
+        }
+    }
+
     pub(crate) fn is_udp(&self) -> bool {
         matches!(self.kind, Kind::Udp(_))
     }

@@ -27,6 +27,7 @@ mod control;
 mod epoll;
 mod failure;
 mod file;
+mod inside;
 mod log;
 mod numbers;
 mod open;
@@ -41,3 +42,5 @@ mod slab;
 mod state;
 mod wait;
 mod waits;
+
+pub use inside::{Opener, set_opener};

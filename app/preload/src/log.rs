@@ -25,6 +25,11 @@ fn target() -> &'static Target {
     })
 }
 
+/// Reads the environment, which some programs clear later.
+pub(crate) fn prepare() {
+    target();
+}
+
 fn line(text: Arguments<'_>) -> String {
     let mut line = String::new();
     // SAFETY: it has no arguments.

@@ -5,15 +5,16 @@
 
 use std::mem::size_of;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
 
 use libc::{AF_INET, AF_INET6, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET, c_int, c_void, socklen_t};
-use weever_app_sockets::{AppQueue, Bind, Handle, Process, QueueConfig, Selection, Share};
+use weever_app_sockets::{AppQueue, Backend, Bind, Handle, Process, QueueConfig, Selection, Share};
 
 use crate::failure::{Answer, Failure, fail, limit};
 use crate::file::{File, Kind, Listening, Options, Udp};
 use crate::numbers::{self, Meaning};
 use crate::state::{State, Way};
-use crate::{address, log, real};
+use crate::{address, inside, log, real};
 
 /// The most ways that are remembered; then they are asked for again.
 const MOST_WAYS: usize = 4096;
@@ -63,7 +64,7 @@ pub(crate) fn kind_of(fd: c_int) -> Option<Type> {
 
 /// Whether this program's sockets with this port are to be on weever (`WEEVER_PRELOAD_ONLY`).
 pub(crate) fn is_selected(stream: bool, ports: &[u16]) -> bool {
-    static SELECTION: std::sync::OnceLock<Selection> = std::sync::OnceLock::new();
+    static SELECTION: OnceLock<Selection> = OnceLock::new();
     let selection = SELECTION.get_or_init(|| {
         let text = std::env::var("WEEVER_PRELOAD_ONLY").unwrap_or_default();
         text.parse().unwrap_or_else(|error| {
@@ -90,12 +91,15 @@ pub(crate) fn file(family: c_int, kind: Kind) -> File {
     }
 }
 
-/// The queue's configuration.
-fn config() -> QueueConfig {
-    // Room for the windows of some hundred connections that are not read.
-    let geometry =
-        weever_app_sockets::Geometry { ring_len: 4096, frames: 8192, ..Default::default() };
-    QueueConfig { geometry, ..QueueConfig::default() }
+/// The queue's configuration, as the environment says when the program starts: some clear it later.
+pub(crate) fn config() -> &'static QueueConfig {
+    static CONFIG: OnceLock<QueueConfig> = OnceLock::new();
+    CONFIG.get_or_init(|| {
+        // Room for the windows of some hundred connections that are not read.
+        let geometry =
+            weever_app_sockets::Geometry { ring_len: 4096, frames: 8192, ..Default::default() };
+        QueueConfig { geometry, ..QueueConfig::default() }
+    })
 }
 
 impl State {
@@ -105,11 +109,19 @@ impl State {
             return Ok(queue);
         }
         if self.refused {
+            if std::mem::take(&mut self.orphaned) {
+                log::always(format_args!(
+                    "the stack is inside this process' parent, and sockets here are the kernel's: a program of \
+                     several processes needs `weever run --stack daemon`"
+                ));
+            }
             return Err(Failure::Kernel);
         }
         let config = config();
-        let process = self.reserved.take().map_or_else(|| Process::connect(&config), Ok);
-        match process.and_then(|process| AppQueue::over(Box::new(process), &config)) {
+        let opened = self
+            .backend(config)
+            .and_then(|backend| AppQueue::over(backend, config).map_err(|error| error.to_string()));
+        match opened {
             Ok(queue) => {
                 let queue: &'static AppQueue = Box::leak(Box::new(queue));
                 for fd in queue.descriptors() {
@@ -126,10 +138,21 @@ impl State {
         }
     }
 
+    /// The stack as a queue sees it.
+    fn backend(&mut self, config: &QueueConfig) -> Result<Box<dyn Backend>, String> {
+        if inside::is_chosen() {
+            return inside::start(config);
+        }
+        let process = self.reserved.take().map_or_else(|| Process::connect(config), Ok);
+        let process = process.map_err(|error| error.to_string())?;
+        Ok(Box::new(process))
+    }
+
     /// Connects to the stack as the user that the program is now.
     pub(crate) fn reserve(&mut self) {
-        if self.queue.is_none() && self.reserved.is_none() && !self.refused {
-            self.reserved = Process::connect(&config()).ok();
+        if !inside::is_chosen() && self.queue.is_none() && self.reserved.is_none() && !self.refused
+        {
+            self.reserved = Process::connect(config()).ok();
         }
     }
 
@@ -227,6 +250,17 @@ impl State {
         Ok(())
     }
 
+    /// As [`ensure`](Self::ensure), but for a socket that can wait until the program uses it.
+    fn ensure_unless_waiting(&mut self, place: u32) -> Answer<()> {
+        let local = self.files.get(place).map(|file| file.local.ip());
+        if local.is_some_and(|local| self.can_wait(local)) { Ok(()) } else { self.ensure(place) }
+    }
+
+    /// Whether an address is the stack's.
+    fn is_own(&mut self, address: IpAddr) -> bool {
+        self.can_wait(address) || self.way(address).is_ok_and(|way| way.own)
+    }
+
     /// A listener is used by this process from now on.
     pub(crate) fn use_it(&mut self, place: u32) -> Answer<()> {
         if let Some(Kind::Listening(listening)) = self.files.get_mut(place).map(|f| &mut f.kind) {
@@ -261,7 +295,7 @@ pub(crate) unsafe fn reserve_port(
         return Ok(());
     }
     let errno = real::errno();
-    if errno != libc::EADDRNOTAVAIL || !state.way(to.ip()).is_ok_and(|way| way.own) {
+    if errno != libc::EADDRNOTAVAIL || !state.is_own(to.ip()) {
         return fail(errno);
     }
     free_bind(fd);
@@ -282,7 +316,8 @@ fn free_bind(fd: c_int) {
 
 /// Whether the kernel's socket behind one that is bound to this address receives as well.
 fn kernel_serves(state: &mut State, local: SocketAddr) -> bool {
-    local.ip().is_unspecified() || state.way(local.ip()).map_or(true, |way| way.kernels)
+    local.ip().is_unspecified()
+        || !state.can_wait(local.ip()) && state.way(local.ip()).map_or(true, |way| way.kernels)
 }
 
 /// `bind`.
@@ -303,7 +338,9 @@ pub(crate) unsafe fn bind(
     if to.ip().is_loopback() || !is_selected(kind.stream, &[to.port()]) {
         return Err(Failure::Kernel);
     }
-    state.need_queue()?;
+    if !state.can_wait(to.ip()) {
+        state.need_queue()?;
+    }
     // SAFETY: the caller's promise.
     unsafe { reserve_port(state, fd, to, raw) }?;
     // A listener is opened by `listen`, a connection by `connect`: the kernel's socket keeps the address.
@@ -316,13 +353,13 @@ pub(crate) unsafe fn bind(
 /// Opens the UDP socket of a descriptor whose kernel's socket is bound.
 fn bind_udp(state: &mut State, fd: c_int, family: c_int) -> Answer<u32> {
     let local = kernel_name(fd).ok_or(Failure::Kernel)?;
-    if !local.ip().is_unspecified() && !state.way(local.ip())?.own && !local.ip().is_multicast() {
+    if !local.ip().is_unspecified() && !state.is_own(local.ip()) && !local.ip().is_multicast() {
         return Ok(0);
     }
     let kernel = kernel_serves(state, local);
     let file = File { local, kernel, ..file(family, Kind::Udp(Udp::default())) };
     let place = state.attach(fd, file)?;
-    match state.ensure(place) {
+    match state.ensure_unless_waiting(place) {
         Ok(()) => Ok(place),
         Err(why) => {
             log::note(format_args!("{local} by UDP is the kernel's alone: {why:?}"));
@@ -372,20 +409,22 @@ pub(crate) fn listen(state: &mut State, fd: c_int, backlog: c_int) -> Answer<c_i
     if before.ip().is_loopback() || !is_selected(true, &[before.port()]) {
         return Err(Failure::Kernel);
     }
-    state.need_queue()?;
+    if !state.can_wait(before.ip()) {
+        state.need_queue()?;
+    }
     // SAFETY: it has no pointers.
     if unsafe { real::listen(fd, backlog) } != 0 {
         return fail(real::errno());
     }
     let local = kernel_name(fd).ok_or(Failure::Kernel)?;
-    if !local.ip().is_unspecified() && !state.way(local.ip())?.own {
+    if !local.ip().is_unspecified() && !state.is_own(local.ip()) {
         return Ok(0);
     }
     let kernel = kernel_serves(state, local);
     let listening = Listening { backlog: backlog.max(0) as u32, ..Listening::default() };
     let file = File { local, kernel, ..file(kind.family, Kind::Listening(listening)) };
     let place = state.attach(fd, file)?;
-    if let Err(why) = state.ensure(place) {
+    if let Err(why) = state.ensure_unless_waiting(place) {
         log::note(format_args!("{local} by TCP is the kernel's alone: {why:?}"));
         state.detach(fd);
         return Err(why);

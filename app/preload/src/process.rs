@@ -11,9 +11,9 @@ use std::sync::MutexGuard;
 use libc::c_int;
 
 use crate::file::{Kind, Phase};
-use crate::numbers;
 use crate::real;
 use crate::state::{Held, State, lock};
+use crate::{inside, log, numbers, open};
 
 /// The lock, while a fork is under way.
 struct Fork(UnsafeCell<Option<MutexGuard<'static, State>>>);
@@ -29,6 +29,8 @@ static FORK: Fork = Fork(UnsafeCell::new(None));
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
+    open::config();
+    log::prepare();
     // SAFETY: functions that live as long as the process; without memory for them a fork is not noticed.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
@@ -66,7 +68,10 @@ impl State {
     fn inherit(&mut self) {
         self.sleepers.clear();
         self.reserved = None;
-        self.drop_queue();
+        match self.queue {
+            Some(_) if inside::is_chosen() => self.abandon(),
+            _ => self.drop_queue(),
+        }
         let mut kicks = std::mem::take(&mut self.kicks);
         for (_, set) in self.sets.iter_mut() {
             kicks.extend(set.kick.take());

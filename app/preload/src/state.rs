@@ -56,6 +56,8 @@ pub(crate) struct State {
     pub(crate) reserved: Option<Process>,
     /// The stack could not be reached: the program stays on the kernel.
     pub(crate) refused: bool,
+    /// The stack was inside the parent of this process, which has none.
+    pub(crate) orphaned: bool,
     pub(crate) files: Slab<File>,
     pub(crate) sets: Slab<Set>,
     places: Option<HashMap<Handle, u32>>,
@@ -77,6 +79,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     queue: None,
     reserved: None,
     refused: false,
+    orphaned: false,
     files: Slab::new(),
     sets: Slab::new(),
     places: None,
@@ -275,16 +278,22 @@ impl State {
                 Kind::Listening(_) => {}
             }
         }
+        let Some(queue) = self.forget_queue() else { return };
+        // SAFETY: it was made by `Box::leak`, and no buffer of it is left: they were all in `files`.
+        drop(unsafe { Box::from_raw(std::ptr::from_ref(queue).cast_mut()) });
+    }
+
+    /// There is no queue any more, and nothing of it has a meaning.
+    pub(crate) fn forget_queue(&mut self) -> Option<&'static AppQueue> {
         self.places = None;
         self.ways = None;
         self.armed = false;
         for (_, set) in self.sets.iter_mut() {
             set.wake = false;
         }
-        let Some(queue) = self.queue.take() else { return };
+        let queue = self.queue.take()?;
         queue.descriptors().into_iter().for_each(|fd| _ = numbers::set(fd, None));
-        // SAFETY: it was made by `Box::leak`, and no buffer of it is left: they were all in `files`.
-        drop(unsafe { Box::from_raw(std::ptr::from_ref(queue).cast_mut()) });
+        Some(queue)
     }
 
     /// Arms the queue; false when there is something already.

@@ -4,13 +4,14 @@
 //!  PROGRAM ─► program: can the dynamic loader put a library into it? ─► library: where is it?
 //!                                                                          │
 //!  a stack that serves applications? ── no: a warning, and the kernel's ───┤
-//!                                                                          ▼
+//!  or one inside, of this device and these addresses                       ▼
 //!                                              exec, with LD_PRELOAD and WEEVER_APPS
 //! ```
 #![forbid(unsafe_code)]
 
 mod library;
 mod program;
+mod stack;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -19,25 +20,28 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use clap::Args;
-use weever_app_sockets::{Process, QueueConfig, Selection, SelectionError};
+use weever_app_sockets::{Selection, SelectionError};
 
 pub use library::LibraryError;
 pub use program::ProgramError;
+pub use stack::{StackArgs, StackError, Where};
 
 /// Runs a program on the stack: its UDP and TCP sockets are weever's, without a change to the program.
 ///
-/// The stack is one that runs with `--apps`. Sockets that it cannot have (loopback, other interfaces) are the
+/// The stack is one that runs with `--apps`, or with `--stack inside` one in the program itself. Sockets that it cannot have (loopback, other interfaces) are the
 /// kernel's, as everything else that the program does. The exit status is the program's; 1 if it cannot be run.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
   weever run nginx                                  all of its sockets
   weever run --only 'tcp port 80' -- nginx -g 'daemon off;'
-  weever run --require --log -- memcached -U 11211  fail without a stack; say what is the kernel's")]
+  weever run --require --log -- memcached -U 11211  fail without a stack; say what is the kernel's
+  weever run --stack inside --dev eth0 --addr 192.0.2.10/24 -- redis-server
+                                                    a stack of its own, in the program's process")]
 pub struct RunArgs {
-    /// The stack's socket; by default the value of WEEVER_APPS, or /run/weever/apps.sock
-    #[arg(long, value_name = "PATH")]
-    pub apps: Option<PathBuf>,
+    /// The stack.
+    #[command(flatten)]
+    pub stack: StackArgs,
     /// The sockets that are to be weever's, as `tcp port 80 or udp port 5000-5010`; by default all
     #[arg(long, value_name = "CHOICE", value_parser = selection)]
     pub only: Option<String>,
@@ -66,6 +70,9 @@ pub enum RunError {
     /// The library is not there.
     #[error(transparent)]
     Library(#[from] LibraryError),
+    /// The options name no stack.
+    #[error(transparent)]
+    Stack(#[from] StackError),
     /// No stack serves applications.
     #[error(transparent)]
     NoStack(weever_app_sockets::Error),
@@ -92,27 +99,23 @@ fn prepare(args: &RunArgs) -> Result<(PathBuf, Command), RunError> {
     let program = program::find(name)?;
     let mut command = Command::new(&program);
     command.arg0(name).args(args.command.iter().skip(1));
-    let mut config = QueueConfig::default();
-    if let Some(path) = &args.apps {
-        config.path.clone_from(path);
-    }
-    match Process::connect(&config) {
-        Ok(_served) => {}
-        Err(error) if args.require => return Err(RunError::NoStack(error)),
-        Err(error) => {
-            eprintln!("warning: {} runs on the kernel's stack: {error}", name.display());
-            return Ok((program, command));
+    let stack = stack::Stack::of(&args.stack)?;
+    if let Err(error) = stack.is_there() {
+        if args.require {
+            return Err(RunError::NoStack(error));
         }
+        eprintln!("warning: {} runs on the kernel's stack: {error}", name.display());
+        return Ok((program, command));
     }
     program::check(&program)?;
-    let library = library::find()?;
+    let library = library::find(stack.library())?;
     // Others that the user preloads come behind: their definitions are the next.
     let mut preload = library.into_os_string();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preload.push(":");
         preload.push(others);
     }
-    command.env("LD_PRELOAD", preload).env("WEEVER_APPS", &config.path);
+    command.env("LD_PRELOAD", preload).env("WEEVER_APPS", stack.name());
     if let Some(only) = &args.only {
         command.env("WEEVER_PRELOAD_ONLY", only);
     }

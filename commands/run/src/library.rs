@@ -3,7 +3,10 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-const NAME: &str = "libweever_preload.so";
+/// The library for a stack in a process of its own.
+pub(crate) const PRELOAD: &str = "libweever_preload.so";
+/// The library that has the stack with it.
+pub(crate) const INSIDE: &str = "libweever_inside.so";
 
 /// Why there is no library to put into a program.
 #[derive(Debug, thiserror::Error)]
@@ -11,10 +14,11 @@ const NAME: &str = "libweever_preload.so";
 pub enum LibraryError {
     /// It is nowhere.
     #[error(
-        "{NAME} is in none of {places}; build it with `cargo build --release -p weever-app-preload`, or set \
-         WEEVER_PRELOAD to its path"
+        "{name} is in none of {places}; build it with `cargo build --release`, or set WEEVER_PRELOAD to its path"
     )]
     Missing {
+        /// Its name.
+        name: &'static str,
         /// Where it was looked for.
         places: String,
     },
@@ -27,26 +31,29 @@ pub enum LibraryError {
 }
 
 /// The library: where `WEEVER_PRELOAD` says, or beside this program, or in the `lib` folder next to its own.
-pub(crate) fn find() -> Result<PathBuf, LibraryError> {
+/// The path that it says is the one of a library for a stack elsewhere, which its sister lies beside.
+pub(crate) fn find(name: &'static str) -> Result<PathBuf, LibraryError> {
     let places = match env::var_os("WEEVER_PRELOAD") {
-        Some(path) => vec![PathBuf::from(path)],
+        Some(path) if name == PRELOAD => vec![PathBuf::from(path)],
+        Some(path) => vec![PathBuf::from(path).with_file_name(name)],
         None => {
-            env::current_exe().ok().as_deref().and_then(Path::parent).map_or_else(Vec::new, near)
+            let exe = env::current_exe().ok();
+            exe.as_deref().and_then(Path::parent).map_or_else(Vec::new, |there| near(there, name))
         }
     };
-    choose(&places)
+    choose(&places, name)
 }
 
 /// The places for a program in this folder.
-fn near(folder: &Path) -> Vec<PathBuf> {
+fn near(folder: &Path, name: &str) -> Vec<PathBuf> {
     let lib = folder.parent().unwrap_or(folder).join("lib");
-    vec![folder.join(NAME), lib.join("weever").join(NAME), lib.join(NAME)]
+    vec![folder.join(name), lib.join("weever").join(name), lib.join(name)]
 }
 
-fn choose(places: &[PathBuf]) -> Result<PathBuf, LibraryError> {
+fn choose(places: &[PathBuf], name: &'static str) -> Result<PathBuf, LibraryError> {
     let Some(path) = places.iter().find(|path| path.is_file()) else {
         let places: Vec<String> = places.iter().map(|path| path.display().to_string()).collect();
-        return Err(LibraryError::Missing { places: places.join(", ") });
+        return Err(LibraryError::Missing { name, places: places.join(", ") });
     };
     let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let told = path.to_str().is_some_and(|text| !text.contains([' ', ':']));
@@ -65,16 +72,16 @@ mod tests {
         let (bin, lib) = (root.join("bin"), root.join("lib"));
         fs::create_dir_all(&bin).unwrap();
         fs::create_dir_all(&lib).unwrap();
-        let missing = choose(&near(&bin)).unwrap_err().to_string();
+        let missing = choose(&near(&bin, PRELOAD), PRELOAD).unwrap_err().to_string();
         assert!(missing.contains("WEEVER_PRELOAD") && missing.contains("lib/weever"), "{missing}");
-        fs::write(lib.join(NAME), "").unwrap();
-        assert_eq!(choose(&near(&bin)).unwrap(), lib.join(NAME));
-        fs::write(bin.join(NAME), "").unwrap();
-        assert_eq!(choose(&near(&bin)).unwrap(), bin.join(NAME));
+        fs::write(lib.join(PRELOAD), "").unwrap();
+        assert_eq!(choose(&near(&bin, PRELOAD), PRELOAD).unwrap(), lib.join(PRELOAD));
+        fs::write(bin.join(PRELOAD), "").unwrap();
+        assert_eq!(choose(&near(&bin, PRELOAD), PRELOAD).unwrap(), bin.join(PRELOAD));
         let spaced = root.join("a folder");
         fs::create_dir_all(&spaced).unwrap();
-        fs::write(spaced.join(NAME), "").unwrap();
-        assert!(matches!(choose(&near(&spaced)), Err(LibraryError::Path { .. })));
+        fs::write(spaced.join(PRELOAD), "").unwrap();
+        assert!(matches!(choose(&near(&spaced, PRELOAD), PRELOAD), Err(LibraryError::Path { .. })));
         fs::remove_dir_all(&root).unwrap();
     }
 }

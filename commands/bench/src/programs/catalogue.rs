@@ -6,7 +6,6 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::Only;
 use crate::BenchError;
 use crate::rig::{HOST, PORT, Rig};
 use crate::tcp::{ANY, Exchange};
@@ -18,6 +17,21 @@ const VALUE: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// An answer is whole when nothing has followed for so long.
 const QUIET: Duration = Duration::from_millis(100);
+
+/// A part of the benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Only {
+    /// memcached's datagrams.
+    MemcachedUdp,
+    /// memcached's connections.
+    MemcachedTcp,
+    /// nginx.
+    Nginx,
+    /// redis-server.
+    Redis,
+    /// One call on a ready socket.
+    Shim,
+}
 
 /// A server of connections.
 pub(super) struct Program {

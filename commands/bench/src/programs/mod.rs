@@ -4,63 +4,32 @@
 //!  core of the generator               the contender's core
 //!  clients over AF_XDP, polling ──────► program + the kernel's stack, which handles its packets there
 //!                               ──────► program under `weever run` + the stack's worker
+//!                               ──────► program under `weever run --stack inside`
 //! ```
 //!
 //! Program and stack share one core, whichever stack it is. Clients are weever's, since those over the kernel's
 //! sockets cannot drive twice what the servers do; how much more they could is shown for each.
 
 mod catalogue;
+mod on;
 mod shim;
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::app::{self, Answered, beside, run_program};
+use crate::app::{self, Answered};
 use crate::contender::{Contender, Gate};
 use crate::rig::Rig;
 use crate::samples::Plan;
 use crate::tcp::{self, Reached, loaded};
-use crate::{BenchError, Report, Samples, peers};
+use crate::{BenchError, Report, peers};
 
+pub(crate) use catalogue::Only;
 use catalogue::{PROGRAMS, Program};
+use on::On;
 pub(crate) use shim::client as shim_client;
 
 /// Connections with one request in flight each.
 const CLIENTS: usize = 100;
-
-/// A part of the benchmark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Only {
-    /// memcached's datagrams.
-    MemcachedUdp,
-    /// memcached's connections.
-    MemcachedTcp,
-    /// nginx.
-    Nginx,
-    /// redis-server.
-    Redis,
-    /// One call on a ready socket.
-    Shim,
-}
-
-/// The stack of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum On {
-    Kernel,
-    /// weever's, in a process of its own.
-    Weever,
-}
-
-impl On {
-    const ALL: [On; 2] = [On::Kernel, On::Weever];
-
-    fn name(self) -> &'static str {
-        match self {
-            On::Kernel => "kernel",
-            On::Weever => "weever",
-        }
-    }
-}
 
 pub(crate) fn run(plan: Plan, only: Option<Only>) -> Result<Report, BenchError> {
     let mut report = Report::new("programs");
@@ -92,49 +61,21 @@ fn is_there(name: &str, report: &mut Report) -> bool {
     there.is_ok()
 }
 
-/// Runs `command` on a stack until the gate closes.
-fn serve(on: On, name: &'static str, command: &[String], gate: &Gate) -> Result<(), BenchError> {
-    match on {
-        On::Kernel => run_program(name, plainly(command), gate, &|| true),
-        On::Weever => {
-            beside(|apps, alive| run_program(name, under_run(apps, command)?, gate, alive))
-        }
-    }
-}
-
-fn plainly(command: &[String]) -> Command {
-    let mut plain = Command::new(&command[0]);
-    plain.args(&command[1..]);
-    plain
-}
-
-/// The command under `weever run`, with the stack that serves applications at `apps`.
-fn under_run(apps: &Path, command: &[String]) -> Result<Command, BenchError> {
-    let mut run = Command::new(own()?);
-    run.args(["run", "--require", "--apps"]).arg(apps).arg("--").args(command);
-    Ok(run)
-}
-
-/// This program.
-fn own() -> Result<PathBuf, BenchError> {
-    std::env::current_exe().map_err(BenchError::of("weever"))
-}
-
 /// Adds the keys `memcached_udp_vs_kernel` and `memcached_udp_1024_vs_kernel`.
 fn datagrams(rig: &Rig, plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     for len in app::VALUES {
         let mut reached: [Answered; 2] = Default::default();
         let mut limit = Answered::default();
         for _ in plan.rounds() {
-            for (on, reached) in On::ALL.into_iter().zip(&mut reached) {
-                on_one_core(rig, on)?;
-                let body = move |gate: &Gate| serve(on, "memcached", &catalogue::datagrams(), gate);
+            for (on, reached) in On::BOTH.into_iter().zip(&mut reached) {
+                on.prepare(rig)?;
+                let body = move |gate: &Gate| on.serve("memcached", &catalogue::datagrams(), gate);
                 reached.add(rig, ("memcached", body), len, plan.each)?;
             }
             limit.add(rig, (app::LIMIT, peers::reflector), len, plan.each)?;
         }
         let [kernel, weever] = &reached;
-        for (on, reached) in On::ALL.into_iter().zip(&reached) {
+        for (on, reached) in On::BOTH.into_iter().zip(&reached) {
             let name = format!("memcached by UDP, {len} B, {}", on.name());
             report.row(&name, "M/s", &reached.rates);
             report.row(&format!("{name}: its core, each"), "ns", &reached.cpu_ns);
@@ -153,7 +94,7 @@ fn datagrams(rig: &Rig, plan: Plan, report: &mut Report) -> Result<(), BenchErro
     Ok(())
 }
 
-/// Adds the key `…_vs_kernel` of a program that serves connections.
+/// Adds the keys `…_vs_kernel` and `…_inside_vs_kernel` of a program that serves connections.
 fn connections(
     rig: &Rig,
     program: &'static Program,
@@ -161,12 +102,12 @@ fn connections(
     report: &mut Report,
 ) -> Result<(), BenchError> {
     let folder = catalogue::Folder::new()?;
-    let mut reached: [Reached; 2] = Default::default();
+    let mut reached: [Reached; 3] = Default::default();
     for _ in plan.rounds() {
         for (on, reached) in On::ALL.into_iter().zip(&mut reached) {
-            on_one_core(rig, on)?;
+            on.prepare(rig)?;
             let command = (program.command)(&folder)?;
-            let body = move |gate: &Gate| serve(on, program.name, &command, gate);
+            let body = move |gate: &Gate| on.serve(program.name, &command, gate);
             let contender = Contender::start(rig, body)?;
             let exchange = program.learn(rig)?;
             loaded(rig, contender, (CLIENTS, &exchange), plan.each, reached)?;
@@ -176,16 +117,11 @@ fn connections(
         let what = format!("{}, {CLIENTS} connections, {}", program.what, on.name());
         reached.rows(report, &what);
     }
-    let [kernel, weever] = &reached;
-    let ratio: Samples = weever.rates.ratio(&kernel.rates);
-    report.ratio(&format!("{}_vs_kernel", program.key), "", &ratio);
+    let [kernel, weever, inside] = &reached;
+    for (key, own) in [("vs_kernel", weever), ("inside_vs_kernel", inside)] {
+        report.ratio(&format!("{}_{key}", program.key), "", &own.rates.ratio(&kernel.rates));
+    }
     Ok(())
-}
-
-/// Has the kernel handle what it receives for a program on that program's core. Under weever it receives nothing.
-fn on_one_core(rig: &Rig, on: On) -> Result<(), BenchError> {
-    let core = (on == On::Kernel).then_some(rig.contender_core);
-    Ok(rig.fixture.right.process_received_on("right0", core)?)
 }
 
 #[cfg(test)]
@@ -206,7 +142,7 @@ mod tests {
                 continue;
             }
             let command = (program.command)(&folder).unwrap();
-            let body = move |gate: &Gate| serve(On::Kernel, program.name, &command, gate);
+            let body = move |gate: &Gate| On::Kernel.serve(program.name, &command, gate);
             let contender = Contender::start(&rig, body).unwrap();
             let exchange = program.learn(&rig).unwrap();
             let mut reached = Reached::default();

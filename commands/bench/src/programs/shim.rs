@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use weever_testbed::{Fixture, pin_to};
 
-use super::{On, own, plainly, under_run};
+use super::on::{On, own, plainly, under_run, with_stack};
 use crate::app::beside;
 use crate::contender::{Contender, Gate};
 use crate::rig::{PORT, Rig};
@@ -35,12 +35,12 @@ pub(super) fn measure(rig: &Rig, plan: Plan, report: &mut Report) -> Result<(), 
     let peer = Peer::start(rig)?;
     let mut times: [Samples; 2] = Default::default();
     for _ in plan.rounds() {
-        for (on, times) in On::ALL.into_iter().zip(&mut times) {
+        for (on, times) in On::BOTH.into_iter().zip(&mut times) {
             times.push(one(rig, on)?);
         }
     }
     peer.finish()?;
-    for (on, times) in On::ALL.into_iter().zip(&times) {
+    for (on, times) in On::BOTH.into_iter().zip(&times) {
         report.row(&format!("recv of {OCTETS} octets, {}", on.name()), "ns", times);
     }
     let [kernel, weever] = &times;
@@ -63,6 +63,7 @@ fn one(rig: &Rig, on: On) -> Result<f64, BenchError> {
         match on {
             On::Kernel => run(plainly(&command)),
             On::Weever => beside(|apps, _| run(under_run(apps, &command)?)),
+            On::Inside => run(with_stack(&command)?),
         }
     })?;
     let time = told.recv_timeout(Duration::from_secs(30));
