@@ -3,6 +3,7 @@
 use weever_graph::Field;
 use weever_graph::nic::{Failure, FlowType, MaskScope, RssFields, TableOrder};
 use weever_models::{NICS, nic, nic_of_driver, nics};
+use weever_plan::flow::Conj;
 use weever_plan::nic::{Nic, Table};
 
 fn silicon(name: &str) -> Nic {
@@ -105,9 +106,9 @@ fn the_xdp_program_is_no_ethtool_matter() {
 
 #[test]
 fn intel_x710_and_e810_have_a_mask_per_flow_type() {
-    for (name, entries) in [("x710", 7680), ("e810", 16384)] {
+    for (name, tables, entries) in [("x710", 1, 7680), ("e810", 2, 16384)] {
         let seen = linux(name);
-        assert_eq!(names(&seen), ["RxFlowDirector"], "{name}");
+        assert_eq!(names(&seen), ["RxFlowDirector", "RxEthernet"][..tables], "{name}");
         assert_eq!(seen.tables[0].model.mask_scope, MaskScope::FlowType, "{name}");
         assert_eq!(seen.capacity(0), entries, "{name}");
     }
@@ -115,6 +116,45 @@ fn intel_x710_and_e810_have_a_mask_per_flow_type() {
     let capacity = &table(&e810, "RxFlowDirector").model.capacity;
     assert_eq!(capacity.cost(None, |said| said == "a tunnel port is open"), 2);
     assert_eq!(capacity.cost(None, |_| false), 1);
+}
+
+/// Drivers that take the test of a tag and drop it again: no rule may need it.
+#[test]
+fn a_test_that_a_driver_drops_is_not_offered() {
+    let offers = |name: &str, table: &str, field| {
+        let seen = linux(name);
+        self::table(&seen, table).model.granularity(field).is_some()
+    };
+    assert!(!offers("x710", "RxFlowDirector", Field::VlanId));
+    assert!(!offers("e810", "RxFlowDirector", Field::VlanId));
+    assert!(offers("e810", "RxEthernet", Field::VlanId));
+    assert!(!offers("ena", "RxFlowSteering", Field::Ip4Proto));
+}
+
+/// The packets that plans for a NIC claim nothing about.
+#[test]
+fn forms_that_nobody_looked_up_are_not_claimed() {
+    let claims = |nic: &str, fields: &[(Field, u128)]| {
+        let packet = |conj: Conj, (field, value): &(Field, u128)| conj.with(*field, *value);
+        let packet = fields.iter().fold(Conj::all(), packet);
+        let seen = if nic == "xdp" { silicon(nic) } else { linux(nic) };
+        seen.claims().covers(&packet)
+    };
+    let (udp, tcp6) = ([(Field::Ip4Proto, 17)], [(Field::Ip6Next, 6)]);
+    let with = |more: (Field, u128)| [udp[0], more];
+    let (whole, first, later) =
+        (with((Field::Ip4Frag, 0)), with((Field::Ip4Frag, 0x2000)), with((Field::Ip4Frag, 7)));
+    let (routed, twice) = ([(Field::Ip6Next, 43)], [(Field::EthType, 0x8100)]);
+    for nic in ["82599", "x710", "e810", "connectx5", "ena", "gvnic", "sfc9020", "xdp"] {
+        assert!(claims(nic, &whole), "{nic}");
+        let knows_fragments = ["x710", "e810", "xdp"].contains(&nic);
+        assert_eq!(claims(nic, &first), knows_fragments, "{nic}");
+        assert_eq!(claims(nic, &later), knows_fragments, "{nic}");
+        let has_ip6 = !["82599", "sfc9020"].contains(&nic);
+        assert!(claims(nic, &tcp6), "{nic}");
+        assert_eq!(claims(nic, &routed), !has_ip6 || nic == "xdp", "{nic}");
+        assert_eq!(claims(nic, &twice), nic == "xdp", "{nic}");
+    }
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn a_few_flows_are_balanced_over_its_queues() {
 
 #[test]
 fn its_tables_fill_and_its_hash_gives_up_before_it_is_full() {
-    let flows: Vec<Predicate> = (0..32).map(connection).collect();
+    let flows: Vec<Predicate> = (0..32).map(|i| connection(i * 7)).collect();
     let (nic, plan) = balanced(&flows);
     assert_eq!(rules_of(&plan, "Masked"), 16);
     let hashed = rules_of(&plan, "Hashed");

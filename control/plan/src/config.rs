@@ -100,9 +100,10 @@ impl Rule {
     pub fn matches(&self, table: &TableModel) -> Conj {
         let kinds = Kinds::of_rules(table, self.flow_type);
         let asked = table.matches.iter().zip(&self.keys).filter(|(_, k)| k.mask != 0);
-        asked.fold(Conj::of_kinds(kinds), |conj, (m, key)| {
+        let matched = asked.fold(Conj::of_kinds(kinds), |conj, (m, key)| {
             conj.having(Values::masked(m.field, key.mask, key.value))
-        })
+        });
+        matched.by_ports()
     }
 
     /// The number of bits that it looks at: more bits make a rule more specific.

@@ -5,6 +5,7 @@ use weever_graph::nic::{
     Actions, Capacity, Exposure, Failure, FieldMatch, FlowType, Granularity, MaskScope, QueueRange,
     RssFields, RssHash, RssModel, RssType, TableModel, TableOrder,
 };
+use weever_graph::nic::{FormsByType, KnownForms};
 
 use crate::flow::{Conj, Flow};
 use crate::nic::{Nic, Table};
@@ -42,6 +43,8 @@ pub(crate) fn table(entries: u32, matches: &[(Field, Granularity)]) -> TableMode
         matches: matches.collect(),
         flow_types: Vec::new(),
         without: Vec::new(),
+        forms: KnownForms::ALL,
+        unclaimed: FormsByType::default(),
         mask_scope: MaskScope::Rule,
         capacity: Capacity { entries, shared_with: None, costs: Vec::new() },
         order: TableOrder::Priority { lo: 1, hi: 7 },
@@ -73,7 +76,6 @@ pub(crate) fn flow_director(entries: u32) -> TableModel {
     let fields: Vec<_> = fields.into_iter().map(|f| (f, Granularity::Bits)).collect();
     TableModel {
         flow_types: vec![FlowType::Tcp4, FlowType::Udp4, FlowType::Sctp4, FlowType::Ip4],
-        without: Vec::new(),
         mask_scope: MaskScope::Link,
         order: TableOrder::Insertion,
         ..table(entries, &fields)
@@ -89,6 +91,7 @@ pub(crate) fn udp(src: u32, sport: u16, dst: u32, dport: u16) -> Conj {
     Conj::all()
         .with(Field::EthType, 0x0800)
         .with(Field::Ip4Proto, 17)
+        .with(Field::Ip4Frag, 0)
         .with(Field::Ip4Src, u128::from(src))
         .with(Field::Ip4Dst, u128::from(dst))
         .with(Field::L4Src, u128::from(sport))

@@ -9,6 +9,8 @@ use weever_ebpf::xdp::classify::{Classifier, Fallback, Field, Rule, Sink, Target
 #[derive(Clone, Debug)]
 struct Frame {
     vlan: Option<u16>,
+    /// Of a tagged frame: one tag of 802.1Q or of 802.1ad, or a second tag behind either.
+    tags: u8,
     six: bool,
     src: u8,
     dst: u8,
@@ -24,8 +26,11 @@ impl Frame {
     fn bytes(&self) -> Vec<u8> {
         let mut frame = vec![2; 12];
         if let Some(vlan) = self.vlan {
-            frame.extend([0x81, 0]);
+            frame.extend([[0x81, 0], [0x88, 0xa8]][usize::from(self.tags % 2)]);
             frame.extend((vlan | 0x6000).to_be_bytes());
+            if self.tags >= 2 {
+                frame.extend([0x81, 0, 0, 9]);
+            }
         }
         frame.extend(if self.six { [0x86, 0xdd] } else { [8, 0] });
         match self.six {
@@ -56,7 +61,7 @@ impl Frame {
     /// The field's value that the program is to see: from the description of the packet, not from
     /// its bytes.
     fn field(&self, field: Field) -> Option<u128> {
-        let tag = if self.vlan.is_some() { 4 } else { 0 };
+        let tag = self.vlan.map_or(0, |_| if self.tags >= 2 { 8 } else { 4 });
         let header = if self.six { 40 } else { 20 + 4 * usize::from(self.options) };
         let ip = 14 + tag;
         let has = |bytes: usize| self.bytes().len() >= bytes;
@@ -68,7 +73,7 @@ impl Frame {
         match field {
             Field::EtherType if !has(ip) => Some(0),
             Field::EtherType => Some(if self.six { 0x86dd } else { 0x800 }),
-            Field::Vlan => self.vlan.filter(|_| has(ip)).map(u128::from),
+            Field::Vlan => self.vlan.filter(|_| has(18)).map(u128::from),
             Field::Src4 => given(whole && !self.six, address4(self.src).into()),
             Field::Dst4 => given(whole && !self.six, address4(self.dst).into()),
             Field::Src6 => given(whole && self.six, address6(self.src)),
@@ -105,12 +110,15 @@ fn protocol() -> impl Strategy<Value = u8> {
 }
 
 fn frame() -> impl Strategy<Value = Frame> {
-    let head = (proptest::option::weighted(0.3, 1..4u16), any::<bool>(), 0..16u8, 0..16u8);
+    let vlan = proptest::option::weighted(0.3, (1..4u16, 0..4u8));
+    let head = (vlan, any::<bool>(), 0..16u8, 0..16u8);
     let tail = (protocol(), (port(), port()), 0..4u8, 0..3u8);
     let cut = prop_oneof![4 => Just(0), 1 => 0..70usize];
     (head, tail, proptest::bool::weighted(0.1), cut).prop_map(|(head, tail, fragment, cut)| {
         let ((vlan, six, src, dst), (protocol, ports, flags, options)) = (head, tail);
-        Frame { vlan, six, src, dst, protocol, ports, flags, options, fragment, cut }
+        let tags = vlan.map_or(0, |(_, tags)| tags);
+        let vlan = vlan.map(|(vlan, _)| vlan);
+        Frame { vlan, tags, six, src, dst, protocol, ports, flags, options, fragment, cut }
     })
 }
 
@@ -260,6 +268,7 @@ fn exact(queue: u32, port: u16) -> Rule {
 fn datagram(port: u16) -> Frame {
     Frame {
         vlan: None,
+        tags: 0,
         six: false,
         src: 0,
         dst: 1,

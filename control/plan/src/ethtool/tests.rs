@@ -2,6 +2,7 @@ use weever_graph::nic::{
     Actions, Capacity, Ethtool, Failure, FieldMatch, Granularity, MaskScope, QueueRange, RssFields,
     RssHash, RssModel,
 };
+use weever_graph::nic::{FormsByType, KnownForms};
 use weever_graph::{Field, Key};
 
 use super::*;
@@ -26,6 +27,8 @@ fn table(location: Location) -> Table {
         matches: FIELDS.map(field).to_vec(),
         flow_types: [types, vec![FlowType::Tcp4]].concat(),
         without: Vec::new(),
+        forms: KnownForms::ALL,
+        unclaimed: FormsByType::default(),
         mask_scope: MaskScope::Rule,
         capacity: Capacity { entries: 9, shared_with: None, costs: Vec::new() },
         order: TableOrder::Insertion,

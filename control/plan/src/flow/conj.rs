@@ -89,6 +89,20 @@ impl Conj {
         self
     }
 
+    /// What a filter of a NIC matches of these packets: one that tests ports finds them in whole packets only.
+    #[must_use]
+    pub(crate) fn by_ports(self) -> Conj {
+        match self.tests_ports() {
+            true => self.of(Kinds::ALL.without(Kinds::FIRST_FRAGMENTS)),
+            false => self,
+        }
+    }
+
+    /// Whether a field of a transport's header is tested.
+    pub(crate) fn tests_ports(&self) -> bool {
+        self.tests().any(|t| matches!(t.field, Field::L4Src | Field::L4Dst | Field::TcpFlags))
+    }
+
     /// The subset of packets whose field has one of these values.
     #[must_use]
     pub fn having(mut self, values: Values) -> Conj {
@@ -187,7 +201,7 @@ impl Conj {
     /// Upper bound of the share of the packets of `self` that are in `self and other`, if every
     /// kind is as frequent as every other and every value as well.
     pub fn share_of(&self, both: &Conj) -> f64 {
-        let kinds = f64::from(both.kinds.count()) / f64::from(self.kinds.count().max(1));
+        let kinds = f64::from(both.kinds.weight()) / f64::from(self.kinds.weight().max(1));
         both.tests.iter().fold(kinds, |share, values| {
             let before = self.test(values.field).map_or(1.0, Values::share);
             share * (values.share() / before).min(1.0)

@@ -2,11 +2,12 @@
 //!
 //! Every well-formed packet is of exactly one kind. Given the kind, the remaining fields are
 //! independent of each other, which makes questions about conjunctions exact and cheap.
-//! A packet with a later fragment of an IPv4 datagram has no ports; the inner protocol of an IPv6
-//! packet is its `next header`.
+//! First fragments of IPv4 datagrams, later ones (which have no ports), packets behind whose header
+//! another packet stands, IPv6 with extension headers, and frames with a third tag are kinds of their own,
+//! since NICs differ in how their rules treat them. The protocol of an IPv6 packet is its `next header`.
 
 use weever_graph::Field;
-use weever_graph::nic::{FlowType, TableModel};
+use weever_graph::nic::{FlowType, Form, Forms, TableModel};
 
 /// A set of kinds of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,19 +16,26 @@ pub struct Kinds(u64);
 /// Kinds of untagged packets; the tagged ones are `TAG` bits further up.
 const ARP: u64 = 1;
 const OTHER_ETHER: u64 = 1 << 1;
-/// TCP, UDP, SCTP, ICMP, others.
-const IP4_WHOLE: u64 = 0b11111 << 2;
-const IP4_LATER: u64 = 0b11111 << 7;
-const IP6: u64 = 0b11111 << 12;
-const TAG: u32 = 17;
+/// A tag behind the two that predicates look behind.
+const STACKED: u64 = 1 << 2;
+/// TCP, UDP, SCTP, ICMP, tunnels, others.
+const TRANSPORTS: u64 = 0b11_1111;
+const IP4_WHOLE: u32 = 3;
+const IP4_FIRST: u32 = 9;
+const IP4_LATER: u32 = 15;
+const IP6_GROUP: u32 = 21;
+/// IPv6 with an extension header.
+const IP6_EXTENDED: u64 = 1 << 27;
+const TAG: u32 = 28;
 const UNTAGGED: u64 = (1 << TAG) - 1;
 
-/// The offsets of the transports within a group of five.
+/// The offsets of the transports within a group.
 const TCP: u64 = 1;
 const UDP: u64 = 1 << 1;
 const SCTP: u64 = 1 << 2;
 const ICMP: u64 = 1 << 3;
-const OTHER: u64 = 1 << 4;
+const TUNNEL: u64 = 1 << 4;
+const OTHER: u64 = 1 << 5;
 
 /// The possible values of a field in packets of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +50,8 @@ const fn both(untagged: u64) -> u64 {
     untagged | untagged << TAG
 }
 
-const fn in_groups(transports: u64) -> u64 {
-    (transports << 2) | (transports << 7) | (transports << 12)
+const fn in_ip4(transports: u64) -> u64 {
+    (transports << IP4_WHOLE) | (transports << IP4_FIRST) | (transports << IP4_LATER)
 }
 
 impl Kinds {
@@ -52,22 +60,30 @@ impl Kinds {
     /// No kind.
     pub const NONE: Kinds = Kinds(0);
     /// IPv4.
-    pub const IP4: Kinds = Kinds(both(IP4_WHOLE | IP4_LATER));
+    pub const IP4: Kinds = Kinds(both(in_ip4(TRANSPORTS)));
     /// IPv6.
     pub const IP6: Kinds = Kinds(both(IP6));
+    /// First fragments of IPv4 datagrams.
+    pub const FIRST_FRAGMENTS: Kinds = Kinds(both(TRANSPORTS << IP4_FIRST));
+    /// Later fragments of IPv4 datagrams.
+    pub const LATER_FRAGMENTS: Kinds = Kinds(both(TRANSPORTS << IP4_LATER));
 
     /// IPv6 whose next header is none of the transports: another protocol, or an extension header
     /// behind which any protocol may stand.
-    pub(crate) const IP6_OTHER: Kinds = Kinds(both(OTHER << 12));
+    pub(crate) const IP6_OTHER: Kinds = Kinds(both((OTHER | TUNNEL) << IP6_GROUP | IP6_EXTENDED));
+    /// The kinds that are rare beside the others: they count less in shares.
+    const RARE: Kinds =
+        Kinds(both((TRANSPORTS << IP4_FIRST) | (TRANSPORTS << IP4_LATER) | IP6_EXTENDED | STACKED));
 
     /// Whether there is none.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The number of kinds.
-    pub fn count(self) -> u32 {
-        self.0.count_ones()
+    /// The share of packets that are of these kinds, in no unit: fragments, packets with extension headers
+    /// and frames with many tags count little.
+    pub(crate) fn weight(self) -> u32 {
+        64 * self.without(Kinds::RARE).0.count_ones() + self.and(Kinds::RARE).0.count_ones()
     }
 
     /// The kinds in both sets.
@@ -95,7 +111,7 @@ impl Kinds {
 
     /// The kinds whose packets have `field`.
     pub fn with(field: Field) -> Kinds {
-        let transport = |t: u64| (t << 2) | (t << 12);
+        let transport = |t: u64| (t << IP4_WHOLE) | (t << IP4_FIRST) | (t << IP6_GROUP);
         Kinds(match field {
             Field::EthDst | Field::EthSrc | Field::EthType | Field::FrameLen => both(UNTAGGED),
             Field::VlanId => UNTAGGED << TAG,
@@ -105,7 +121,7 @@ impl Kinds {
             | Field::Ip4Proto
             | Field::Ip4Ttl
             | Field::IpVersion
-            | Field::Ip4Frag => both(IP4_WHOLE | IP4_LATER),
+            | Field::Ip4Frag => both(in_ip4(TRANSPORTS)),
             Field::Ip6Src | Field::Ip6Dst | Field::Ip6Next => both(IP6),
             Field::IcmpType | Field::IcmpCode => both(transport(ICMP)),
             Field::L4Src | Field::L4Dst => both(transport(TCP | UDP | SCTP)),
@@ -128,19 +144,48 @@ impl Kinds {
             Some(_) => SCTP,
             None => return network,
         };
-        network.and(Kinds(both(in_groups(transport))))
+        network.and(Kinds(both(in_ip4(transport) | transport << IP6_GROUP)))
     }
 
-    /// The kinds that rules of a flow type match in `table`; all kinds if rules have no type.
+    /// The kinds that rules of a flow type certainly match in `table`, if they test no ports; all kinds if
+    /// rules have no type. Rules that test ports match no fragments ([`Conj::by_ports`](super::Conj)).
     pub fn of_rules(table: &TableModel, flow_type: Option<FlowType>) -> Kinds {
         let Some(flow_type) = flow_type else { return Kinds::ALL };
-        let all = Kinds::of(flow_type);
+        let forms = Kinds::of_forms(table.forms.without(flow_type), flow_type);
+        let all = Kinds::of(flow_type).without(forms).without(Kinds::unclaimed(table));
         if table.without.is_empty() {
             return all;
         }
-        // Later fragments have no header of a transport, by which a packet could be left out.
-        let whole = Kinds(!both(IP4_LATER));
-        table.left_out(flow_type).fold(all, |kinds, t| kinds.without(Kinds::of(t).and(whole)))
+        // Fragments are told apart by their form.
+        let fragments = Kinds::FIRST_FRAGMENTS.or(Kinds::LATER_FRAGMENTS);
+        table
+            .left_out(flow_type)
+            .fold(all, |kinds, t| kinds.without(Kinds::of(t).without(fragments)))
+    }
+
+    /// The kinds of packets of which a plan claims nothing, because nobody knows whether some rule of the
+    /// NIC matches them.
+    pub fn unclaimed(table: &TableModel) -> Kinds {
+        if table.unclaimed.is_empty() {
+            return Kinds::NONE;
+        }
+        let of_type = |t: FlowType| Kinds::of_forms(table.unclaimed.of(t), t);
+        FlowType::ALL.into_iter().fold(Kinds::NONE, |all, t| all.or(of_type(t)))
+    }
+
+    /// The kinds that packets of a flow type have in these forms.
+    fn of_forms(forms: Forms, flow_type: FlowType) -> Kinds {
+        forms.iter().fold(Kinds::NONE, |all, form| {
+            all.or(match form {
+                // Nothing that is tested says whether there are any.
+                Form::Options => Kinds::NONE,
+                Form::First => Kinds::FIRST_FRAGMENTS.and(Kinds::of(flow_type)),
+                Form::Later => Kinds::LATER_FRAGMENTS.and(Kinds::of(flow_type)),
+                Form::Extensions => Kinds(both(IP6_EXTENDED)),
+                Form::Stacked => Kinds(both(STACKED)),
+                Form::Tunnels => Kinds(both(TUNNEL << IP4_WHOLE | TUNNEL << IP6_GROUP)),
+            })
+        })
     }
 
     /// The set as a number, for hashing.
@@ -163,11 +208,16 @@ impl Kinds {
         let kind = if self.0 > UNTAGGED { self.0 >> TAG } else { self.0 };
         match field {
             Field::EthType => Some(ether_type(kind)),
-            Field::Ip4Proto => Some(protocol((kind >> 2 | kind >> 7) & 0b11111, &ICMP4)),
-            Field::Ip6Next => Some(protocol(kind >> 12 & 0b11111, &ICMP6)),
+            Field::Ip4Proto => {
+                let group = kind >> IP4_WHOLE | kind >> IP4_FIRST | kind >> IP4_LATER;
+                Some(protocol(group & TRANSPORTS, &ICMP4, &KNOWN4))
+            }
+            Field::Ip6Next if kind & IP6_EXTENDED != 0 => Some(Domain::OneOf(&EXTENSIONS)),
+            Field::Ip6Next => Some(protocol(kind >> IP6_GROUP & TRANSPORTS, &ICMP6, &KNOWN6)),
             Field::IpVersion => Some(Domain::OneOf(&[4])),
-            Field::Ip4Frag if kind & IP4_LATER == 0 => Some(Domain::OneOf(&WHOLE)),
-            Field::Ip4Frag => Some(Domain::AllBut(&WHOLE)),
+            Field::Ip4Frag if kind & (TRANSPORTS << IP4_WHOLE) != 0 => Some(Domain::OneOf(&WHOLE)),
+            Field::Ip4Frag if kind & (TRANSPORTS << IP4_FIRST) != 0 => Some(Domain::OneOf(&FIRST)),
+            Field::Ip4Frag => Some(Domain::AllBut(&WHOLE_OR_FIRST)),
             _ => None,
         }
     }
@@ -181,31 +231,44 @@ impl Kinds {
     }
 }
 
-/// `Ip4Frag` of a whole packet or of a first fragment.
-const WHOLE: [u128; 2] = [0, 0x2000];
+/// `Ip4Frag` of a whole packet, and of a first fragment.
+const WHOLE: [u128; 1] = [0];
+const FIRST: [u128; 1] = [0x2000];
+const WHOLE_OR_FIRST: [u128; 2] = [0, 0x2000];
 const ICMP4: [u128; 4] = [6, 17, 132, 1];
 const ICMP6: [u128; 4] = [6, 17, 132, 58];
+/// Protocols behind whose header stands another packet: IPv4 and IPv6 in IP, and GRE.
+const TUNNELS: [u128; 3] = [4, 41, 47];
+const KNOWN4: [u128; 7] = [6, 17, 132, 1, 4, 41, 47];
+const KNOWN6: [u128; 15] = [6, 17, 132, 58, 4, 41, 47, 0, 43, 44, 51, 60, 135, 139, 140];
+/// IPv6's extension headers (IANA's registry), without ESP, behind which nothing can be read.
+const EXTENSIONS: [u128; 8] = [0, 43, 44, 51, 60, 135, 139, 140];
 
 fn ether_type(kind: u64) -> Domain {
     match kind {
         ARP => Domain::OneOf(&[0x0806]),
-        OTHER_ETHER => Domain::AllBut(&[0x0800, 0x0806, 0x86dd]),
+        STACKED => Domain::OneOf(&TAGS),
+        OTHER_ETHER => Domain::AllBut(&KNOWN_TYPES),
         k if k & IP6 != 0 => Domain::OneOf(&[0x86dd]),
         _ => Domain::OneOf(&[0x0800]),
     }
 }
 
-fn protocol(transport: u64, known: &'static [u128; 4]) -> Domain {
+/// The EtherTypes of tags: 802.1Q, 802.1ad, and the one used before it.
+const TAGS: [u128; 3] = [0x8100, 0x88a8, 0x9100];
+const KNOWN_TYPES: [u128; 6] = [0x0800, 0x0806, 0x86dd, 0x8100, 0x88a8, 0x9100];
+const IP6: u64 = TRANSPORTS << IP6_GROUP | IP6_EXTENDED;
+
+fn protocol(transport: u64, named: &'static [u128; 4], known: &'static [u128]) -> Domain {
     match transport {
-        TCP => Domain::OneOf(&known[..1]),
-        UDP => Domain::OneOf(&known[1..2]),
-        SCTP => Domain::OneOf(&known[2..3]),
-        ICMP => Domain::OneOf(&known[3..]),
+        TCP => Domain::OneOf(&named[..1]),
+        UDP => Domain::OneOf(&named[1..2]),
+        SCTP => Domain::OneOf(&named[2..3]),
+        ICMP => Domain::OneOf(&named[3..]),
+        TUNNEL => Domain::OneOf(&TUNNELS),
         _ => Domain::AllBut(known),
     }
 }
-
-const _: () = assert!(OTHER == 16);
 
 impl std::fmt::Debug for Kinds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -27,7 +27,7 @@ use walk::{Destination, MatchedEntry};
 
 use crate::config::{Rss, Target};
 use crate::flow::{Conj, Flow};
-use crate::nic::Nic;
+use crate::nic::{Claims, Nic};
 use index::Index;
 
 /// A conjunction of a flow.
@@ -78,6 +78,8 @@ impl Member {
 
 /// Flows, rules, and where the first go because of the second.
 pub(crate) struct FlowMap {
+    /// What plans claim something about.
+    claims: Claims,
     spreading: Spreading,
     pub(crate) contexts: Contexts,
     pub(crate) flows: Arena<Member>,
@@ -104,6 +106,7 @@ impl FlowMap {
             other[queue as usize] += 1;
         }
         FlowMap {
+            claims: nic.claims(),
             spreading,
             contexts: Contexts::default(),
             flows: Arena::default(),
@@ -154,7 +157,7 @@ impl FlowMap {
 
     /// Registers a flow, which is not in the map until it [enters](FlowMap::enter).
     pub(crate) fn register(&mut self, mut flow: Flow) -> u32 {
-        let conjs = std::mem::take(&mut flow.parts);
+        let conjs = self.claims.parts(std::mem::take(&mut flow.parts));
         self.generation = self.generation.wrapping_add(1);
         let id = self.flows.insert(Member::new(flow, self.generation));
         for conj in conjs {

@@ -146,12 +146,12 @@ fn over(queues: impl Iterator<Item = u32>, certain: bool) -> Placement {
     mix.finish()
 }
 
-/// Groups all kinds by their hashed fields. Later fragments have no ports, so only their addresses are
-/// hashed.
+/// Groups all kinds by their hashed fields. Of fragments only the addresses are hashed, also of the first, so
+/// that a datagram stays together.
 fn groups(fields_of: impl Fn(FlowType) -> RssFields) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for kind in Kinds::ALL.each() {
-        let ports = kind.within(Kinds::with(Field::L4Src));
+        let ports = kind.within(Kinds::with(Field::L4Src).without(Kinds::FIRST_FRAGMENTS));
         let flow_type = FlowType::ALL.into_iter().find(|t| kind.within(Kinds::of(*t)));
         let flow_type = flow_type.unwrap_or(FlowType::Ether);
         let fields = match (fields_of(flow_type), flow_type.ip_version()) {

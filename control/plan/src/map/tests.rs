@@ -4,7 +4,7 @@ use weever_graph::Field;
 
 use super::*;
 use crate::config::Configuration;
-use crate::flow::Values;
+use crate::flow::{Kinds, Values};
 use crate::search::tests::random::{Dice, flow};
 use crate::testkit::*;
 
@@ -172,7 +172,9 @@ fn packets_arrive_where_the_placement_says() {
             let priority = 1 + dice.roll(3) as u32;
             configuration.rules[table].push(crate::config::Rule { target, priority, ..rule });
         }
+        // Filters by ports leave first fragments alone, which this walk does not know.
         let conj = crate::search::tests::random::conj(&mut dice);
+        let conj = conj.of(Kinds::ALL.without(Kinds::FIRST_FRAGMENTS));
         let placement = place(&nic, &configuration, &conj);
         let mut reached = std::collections::BTreeSet::new();
         let mut dropped = false;

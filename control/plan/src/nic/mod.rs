@@ -8,7 +8,9 @@ mod pipeline;
 #[cfg(test)]
 mod tests;
 
-use weever_graph::nic::{Exposure, QueueRange, RssModel, TableModel};
+use weever_graph::nic::{Exposure, FormsByType, QueueRange, RssModel, TableModel};
+
+use crate::flow::{Conj, Kinds};
 
 /// The configurable parts of a NIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +49,13 @@ impl Nic {
 }
 
 impl Nic {
+    /// What plans for the NIC claim something about.
+    pub fn claims(&self) -> Claims {
+        let open = |t: &Table| Kinds::unclaimed(&t.model);
+        let unclaimed = self.tables.first().map_or(Kinds::NONE, open);
+        Claims { kinds: Kinds::ALL.without(unclaimed) }
+    }
+
     /// The NIC with its first `count` queues only.
     ///
     /// # Errors
@@ -73,7 +82,8 @@ impl Nic {
         let old: Vec<(usize, usize)> = kept.iter().map(|(i, t)| (*i, t.pool)).collect();
         let moved = |pool: usize| old.iter().position(|(_, p)| *p == pool).unwrap_or_default();
         let table = |(_, t): (usize, Table)| Table { pool: moved(t.pool), ..t };
-        let tables: Vec<Table> = kept.into_iter().map(table).collect();
+        let mut tables: Vec<Table> = kept.into_iter().map(table).collect();
+        note_unclaimed(&mut tables);
         Nic { locations: numbered(&tables), tables, ..self.clone() }
     }
 
@@ -100,6 +110,42 @@ impl Nic {
         });
         nic.default_queue = nic.default_queue.clamp(queues.lo, queues.hi);
         nic
+    }
+}
+
+/// Tells each table what another one leaves open.
+fn note_unclaimed(tables: &mut [Table]) {
+    let mut open = FormsByType::default();
+    tables.iter().for_each(|t| open.merge(t.model.forms.open(&t.model.flow_types)));
+    tables.iter_mut().for_each(|t| t.model.unclaimed = open);
+}
+
+/// The packets that a plan claims something about: not those of which nobody knows whether the NIC's rules
+/// match them. Flows and the rest of the traffic are these packets for a plan, and flows by ports are whole
+/// packets: filters of NICs look for ports nowhere else.
+#[derive(Clone, Copy, Debug)]
+pub struct Claims {
+    kinds: Kinds,
+}
+
+impl Claims {
+    /// The packets of `conj` that the plan claims something about.
+    pub(crate) fn part(self, conj: Conj) -> Conj {
+        let conj = conj.by_ports();
+        if conj.kinds().within(self.kinds) { conj } else { conj.of(self.kinds) }
+    }
+
+    /// The same of several conjunctions. A flow of which nothing is left stays as it is: no rule is made for
+    /// it that could be wrong, and it counts as spread.
+    pub(crate) fn parts(self, conjs: Vec<Conj>) -> Vec<Conj> {
+        let each = conjs.iter().map(|conj| self.part(conj.clone()));
+        let left: Vec<Conj> = each.filter(|conj| !conj.is_empty()).collect();
+        if left.is_empty() { conjs } else { left }
+    }
+
+    /// Whether a plan claims where every packet of `conj` arrives.
+    pub fn covers(self, conj: &Conj) -> bool {
+        conj.kinds().within(self.kinds)
     }
 }
 

@@ -3,7 +3,7 @@
 use weever_graph::nic::{Queues, RssModel};
 use weever_graph::{Attr, ConfigSpec, Graph, Node, NodeId, NodeKind};
 
-use super::{Nic, NicError, Table, declared};
+use super::{Nic, NicError, Table, declared, note_unclaimed};
 
 /// The port by which packets leave that a table or the spreading has given to a queue.
 const TO_QUEUES: [&str; 2] = ["queues", "queue"];
@@ -23,7 +23,8 @@ impl Nic {
         let first = walk.only_target(source, 0)?;
         walk.follow(first)?;
         let Walk { tables, rss, .. } = walk;
-        let tables = with_pools(tables)?;
+        let mut tables = with_pools(tables)?;
+        note_unclaimed(&mut tables);
         check_locations(&tables)?;
         let (name, default_queue) = (prg.name.clone(), queues.all.lo);
         Ok(Nic { name, queues: queues.all, tables, rss, locations: None, default_queue })

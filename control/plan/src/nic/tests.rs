@@ -2,6 +2,7 @@ use weever_graph::nic::{
     Actions, Capacity, Ethtool, Exposure, Failure, FieldMatch, FlowType, Granularity, Location,
     MaskScope, QueueRange, Queues, RssHash, RssModel, TableModel, TableOrder,
 };
+use weever_graph::nic::{FormsByType, KnownForms};
 use weever_graph::{Attr, ConfigSpec, Field, Graph, Node, NodeId, NodeKind, Port};
 
 use super::*;
@@ -20,6 +21,8 @@ fn table() -> TableModel {
         matches: vec![FieldMatch { field: Field::L4Dst, granularity: Granularity::Whole }],
         flow_types: vec![FlowType::Udp4],
         without: Vec::new(),
+        forms: KnownForms::ALL,
+        unclaimed: FormsByType::default(),
         mask_scope: MaskScope::Rule,
         capacity: Capacity { entries: 16, shared_with: None, costs: Vec::new() },
         order: TableOrder::Insertion,

@@ -36,6 +36,7 @@ pub(crate) fn express(
     spelling: Spelling,
 ) -> Result<Vec<Expressed>, Refusal> {
     let mut all = Vec::new();
+    let conj = &conj.clone().by_ports();
     for flow_type in types_for(table, conj)? {
         let kinds = Kinds::of_rules(table, flow_type);
         let narrowed;
@@ -120,6 +121,9 @@ fn said_exactly(table: &TableModel, flow_type: Option<FlowType>, conj: &Conj) ->
             None => {}
         }
     }
+    if conj.tests_ports() {
+        kinds = kinds.without(Kinds::FIRST_FRAGMENTS);
+    }
     kinds == conj.kinds() && said == conj.tests().count()
 }
 
@@ -146,7 +150,8 @@ fn spell_out(
     if !looks && !conj.is_all() {
         return Err(Refusal::Indistinct);
     }
-    all.extend(rules.into_iter().map(|rule| {
+    let rules = rules.into_iter().map(|rule| rule.by_ports()).filter(|rule| !rule.is_empty());
+    all.extend(rules.map(|rule| {
         let tight = rule.implies(conj);
         Expressed { flow_type, conj: rule, tight }
     }));

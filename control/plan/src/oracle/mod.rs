@@ -248,6 +248,7 @@ fn widen(model: &TableModel, said: &mut Expressed, masks: &[u128]) -> Result<(),
             wide = wide.having(Values::masked(m.field, *mask, key.value));
         }
     }
+    let wide = wide.by_ports();
     said.tight = wide.implies(&said.conj);
     said.conj = wide;
     Ok(())

@@ -2,8 +2,8 @@
 
 use super::{
     Actions, Cost, CostScope, Ethtool, Exposure, Failure, FieldMatch, FlowType, Granularity,
-    MaskScope, QueueRange, Queues, RssFields, RssHash, RssModel, RssType, TableModel, TableOrder,
-    Without,
+    KnownForms, MaskScope, QueueRange, Queues, RssFields, RssHash, RssModel, RssType, TableModel,
+    TableOrder, Without,
 };
 
 /// The part of a model that a [`Problem`] is about.
@@ -17,6 +17,8 @@ pub enum Part {
     Types,
     /// A gap in a flow type: its position in [`TableModel::without`].
     Without(usize),
+    /// The forms of packets.
+    Forms,
     /// The scope of masks.
     Mask,
     /// The capacity.
@@ -84,6 +86,7 @@ impl TableModel {
         let mut found = Problems(Vec::new());
         self.check_matches(&mut found);
         self.check_gaps(&mut found);
+        self.check_forms(&mut found);
         self.check_capacity(&mut found);
         self.check_order(&mut found);
         self.check_actions(&mut found, declared);
@@ -133,6 +136,15 @@ impl TableModel {
                 found.add(Part::Without(i), message, "name the more specific types, as `tcp4`");
             }
         }
+    }
+
+    fn check_forms(&self, found: &mut Problems) {
+        let help = "leave it out: then plans claim nothing about such packets";
+        let known: KnownForms = match self.forms == KnownForms::ALL {
+            true => KnownForms::default(),
+            false => self.forms,
+        };
+        known.check().for_each(|message| found.add(Part::Forms, message, help));
     }
 
     fn check_capacity(&self, found: &mut Problems) {

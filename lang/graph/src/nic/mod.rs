@@ -9,6 +9,7 @@
 
 mod check;
 mod flow_type;
+mod form;
 mod rss;
 mod table;
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod tests;
 
 pub use check::{Part, Problem};
 pub use flow_type::FlowType;
+pub use form::{Form, Forms, FormsByType, KnownForms};
 pub use rss::{RssFields, RssHash, RssModel, RssType};
 pub use table::{
     Actions, Capacity, Cost, CostScope, Ethtool, Exposure, Failure, FieldMatch, Granularity,

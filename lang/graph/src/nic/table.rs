@@ -1,7 +1,7 @@
 //! Filter tables: the matches that a rule may contain, how many rules fit, and which of two that match
 //! wins.
 
-use super::{FlowType, QueueRange};
+use super::{FlowType, FormsByType, KnownForms, QueueRange};
 use crate::Field;
 
 /// A table of steering rules.
@@ -14,6 +14,11 @@ pub struct TableModel {
     /// Packets of a flow type that its rules do not match, because they are of these other types: a rule
     /// of `ip4` may leave out all TCP. No entry: rules match all packets of their type.
     pub without: Vec<Without>,
+    /// The forms of packets that its rules match, as far as they are known.
+    pub forms: KnownForms,
+    /// The forms of which nothing is known in this table or another of the same NIC: plans claim nothing about
+    /// them. Whoever joins tables to a NIC fills it in.
+    pub unclaimed: FormsByType,
     /// The rules that have to agree on their masks.
     pub mask_scope: MaskScope,
     /// The number of rules that fit.

@@ -7,6 +7,8 @@ fn table(types: &[FlowType], fields: &[Field]) -> TableModel {
         matches: fields.iter().map(whole).collect(),
         flow_types: types.to_vec(),
         without: Vec::new(),
+        forms: KnownForms::ALL,
+        unclaimed: FormsByType::default(),
         mask_scope: MaskScope::Rule,
         capacity: Capacity { entries: 9, shared_with: None, costs: Vec::new() },
         order: TableOrder::Insertion,

@@ -1,7 +1,7 @@
 //! The clauses of NIC models. Their values are those of the graph, as they were written.
 
 use weever_graph::nic::{
-    Cost, Exposure, Failure, FieldMatch, FlowType, MaskScope, QueueRange, RssHash, RssType,
+    Cost, Exposure, Failure, FieldMatch, FlowType, Form, MaskScope, QueueRange, RssHash, RssType,
     TableOrder, Without,
 };
 
@@ -36,6 +36,15 @@ pub enum TableLine {
     Match(FieldMatch),
     /// `without TYPES in TYPE`.
     Without(Without),
+    /// `with FORMS [in TYPES]` and `without FORMS [in TYPES]`.
+    Forms {
+        /// Whether rules match them.
+        matched: bool,
+        /// The forms.
+        forms: Vec<Form>,
+        /// The types of the rules; of none, all of the table.
+        flow_types: Vec<FlowType>,
+    },
     /// `mask per SCOPE`.
     Mask(MaskScope),
     /// `capacity N [shared with NAME]`.

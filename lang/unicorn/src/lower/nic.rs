@@ -1,8 +1,8 @@
 //! Lowers the clauses of NIC models to models, and reports impossible ones.
 
 use weever_graph::nic::{
-    Actions, Capacity, Exposure, Failure, MaskScope, Part, Problem, Queues, RssHash, RssModel,
-    TableModel, TableOrder,
+    Actions, Capacity, Exposure, Failure, FlowType, Form, FormsByType, KnownForms, MaskScope, Part,
+    Problem, Queues, RssHash, RssModel, TableModel, TableOrder,
 };
 use weever_graph::{ConfigSpec, Node, NodeKind};
 
@@ -72,6 +72,8 @@ impl Context<'_, '_> {
             matches: Vec::new(),
             flow_types: Vec::new(),
             without: Vec::new(),
+            forms: KnownForms::default(),
+            unclaimed: FormsByType::default(),
             mask_scope: MaskScope::Rule,
             capacity: Capacity { entries: 0, shared_with: None, costs: Vec::new() },
             order: TableOrder::Insertion,
@@ -79,7 +81,10 @@ impl Context<'_, '_> {
             actions: Actions::default(),
             linux: Exposure::None,
         };
-        for line in &block.lines {
+        // Forms that are listed for all flow types need those first.
+        let of_forms = |line: &&Line<TableLine>| matches!(line.kind, TableLine::Forms { .. });
+        let (forms, others): (Vec<_>, Vec<_>) = block.lines.iter().partition(of_forms);
+        for line in others.into_iter().chain(forms) {
             self.table_line(&mut model, line, &mut places);
         }
         if !places.parts.iter().any(|(part, _)| *part == Part::Capacity) {
@@ -100,6 +105,7 @@ impl Context<'_, '_> {
             TableLine::Types(_) => Part::Types,
             TableLine::Match(_) => Part::Match(model.matches.len()),
             TableLine::Without(_) => Part::Without(model.without.len()),
+            TableLine::Forms { .. } => Part::Forms,
             TableLine::Mask(_) => Part::Mask,
             TableLine::Capacity { .. } => Part::Capacity,
             TableLine::Cost(_) => Part::Cost(model.capacity.costs.len()),
@@ -109,11 +115,24 @@ impl Context<'_, '_> {
             TableLine::Action(_) => Part::Whole,
             TableLine::Linux(_) => Part::Linux,
         };
-        self.once(part, line.loc, places);
+        match part {
+            // Several lines may each say a part of it.
+            Part::Forms => places.parts.push((part, line.loc)),
+            _ => self.once(part, line.loc, places),
+        }
         match &line.kind {
             TableLine::Types(types) => model.flow_types.clone_from(types),
             TableLine::Match(m) => model.matches.push(*m),
             TableLine::Without(gap) => model.without.push(gap.clone()),
+            TableLine::Forms { matched, forms, flow_types } => {
+                let all =
+                    if flow_types.is_empty() { &model.flow_types } else { flow_types }.clone();
+                let each = all.iter().flat_map(|t| forms.iter().map(move |form| (*t, *form)));
+                // Of all types, those are meant that can have the form.
+                let meant =
+                    |(t, form): &(FlowType, Form)| !flow_types.is_empty() || form.concerns(*t);
+                each.filter(meant).for_each(|(t, form)| model.forms.note(t, form, *matched));
+            }
             TableLine::Mask(scope) => model.mask_scope = *scope,
             TableLine::Capacity { entries, shared_with } => {
                 model.capacity.entries = *entries;

@@ -2,7 +2,7 @@
 
 use weever_graph::Field;
 use weever_graph::nic::{
-    Cost, CostScope, Ethtool, Exposure, Failure, FieldMatch, FlowType, Granularity, Location,
+    Cost, CostScope, Ethtool, Exposure, Failure, FieldMatch, FlowType, Form, Granularity, Location,
     MaskScope, TableOrder, Without,
 };
 use weever_suggest::did_you_mean;
@@ -12,8 +12,9 @@ use crate::ast::{Action, ClauseKind, TableLine};
 use crate::predicate::field_name;
 use crate::token::Kind;
 
-const LINES: [&str; 10] = [
-    "types", "without", "match", "mask", "capacity", "cost", "priority", "fails", "action", "linux",
+const LINES: [&str; 11] = [
+    "types", "with", "without", "match", "mask", "capacity", "cost", "priority", "fails", "action",
+    "linux",
 ];
 
 /// Names that people try, and their meaning here.
@@ -38,6 +39,8 @@ impl Parser<'_> {
         Some(match word {
             "types" => TableLine::Types(self.flow_types()?),
             "match" => TableLine::Match(self.field_match()?),
+            "with" => self.forms(true)?,
+            "without" if self.word().and_then(Form::from_name).is_some() => self.forms(false)?,
             "without" => TableLine::Without(self.without()?),
             "mask" => TableLine::Mask(self.mask_scope()?),
             "capacity" => self.capacity()?,
@@ -64,6 +67,18 @@ impl Parser<'_> {
         let packets = self.flow_types()?;
         self.keyword("in")?;
         Some(Without { flow_type: self.flow_type()?, packets })
+    }
+
+    /// Forms of packets, as `first later in udp4 tcp4`.
+    fn forms(&mut self, matched: bool) -> Option<TableLine> {
+        let word = self.one_of(&Form::ALL.map(Form::name), "a form of packets")?;
+        let mut forms = Vec::from_iter(Form::from_name(word));
+        while let Some(form) = self.word().and_then(Form::from_name) {
+            self.bump();
+            forms.push(form);
+        }
+        let flow_types = if self.take_keyword("in") { self.flow_types()? } else { Vec::new() };
+        Some(TableLine::Forms { matched, forms, flow_types })
     }
 
     fn flow_type(&mut self) -> Option<FlowType> {

@@ -71,6 +71,14 @@ fn table_line(line: &TableLine) -> String {
         TableLine::Without(gap) => {
             format!("without {} in {}", types(&gap.packets), gap.flow_type.name())
         }
+        TableLine::Forms { matched, forms, flow_types } => {
+            let word = if *matched { "with" } else { "without" };
+            let forms = forms.iter().map(|form| form.name()).collect::<Vec<_>>().join(" ");
+            match flow_types.is_empty() {
+                true => format!("{word} {forms}"),
+                false => format!("{word} {forms} in {}", types(flow_types)),
+            }
+        }
         TableLine::Mask(MaskScope::Rule) => "mask per rule".into(),
         TableLine::Mask(MaskScope::FlowType) => "mask per flowtype".into(),
         TableLine::Mask(MaskScope::Link) => "mask per link".into(),

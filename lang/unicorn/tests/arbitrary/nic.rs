@@ -87,6 +87,16 @@ fn table_line() -> impl Strategy<Value = TableLine> {
         (select(FlowType::ALL.to_vec()), types()).prop_map(|(flow_type, packets)| {
             TableLine::Without(Without { flow_type, packets })
         }),
+        (
+            any::<bool>(),
+            vec(select(Form::ALL.to_vec()), 1..4),
+            prop_oneof![Just(Vec::new()), types()]
+        )
+            .prop_map(|(matched, forms, flow_types)| TableLine::Forms {
+                matched,
+                forms,
+                flow_types
+            }),
         field_match().prop_map(TableLine::Match),
         select(scopes).prop_map(TableLine::Mask),
         (number(), option::of(reference()))

@@ -47,16 +47,22 @@ fn has(asm: &mut Assembler, bit: u8) {
 
 /// Leaves the EtherType in R1.
 fn ethernet(asm: &mut Assembler, done: Label) {
-    let untagged = asm.label("untagged");
-    asm.note("Ethernet, and a tag");
+    let (tagged, second, untagged) =
+        (asm.label("tagged"), asm.label("second tag"), asm.label("untagged"));
+    asm.note("Ethernet, and a tag of 802.1Q or 802.1ad");
     asm.load(Width::W, R7, R6, CTX_DATA).load(Width::W, R8, R6, CTX_DATA_END);
     require(asm, ETHERNET, done);
     asm.load(Width::H, R1, R7, 12).alu(AluOp::Add, R7, i32::from(ETHERNET));
-    asm.jump_if(Cond::Ne, R1, network(0x8100), untagged);
+    asm.jump_if(Cond::Eq, R1, network(0x8100), tagged);
+    asm.jump_if(Cond::Ne, R1, network(0x88a8), untagged).bind(tagged);
     require(asm, 4, done);
     asm.load(Width::H, R1, R7, 0).alu(AluOp::And, R1, network(0x0fff));
     asm.store(Width::H, R10, at(40), R1);
     has(asm, HAS_VLAN);
+    asm.load(Width::H, R1, R7, 2).alu(AluOp::Add, R7, 4);
+    asm.note("a second tag").jump_if(Cond::Eq, R1, network(0x8100), second);
+    asm.jump_if(Cond::Ne, R1, network(0x88a8), untagged).bind(second);
+    require(asm, 4, done);
     asm.load(Width::H, R1, R7, 2).alu(AluOp::Add, R7, 4);
     asm.bind(untagged).store(Width::H, R10, at(38), R1);
 }
