@@ -62,7 +62,7 @@ impl Bench {
                 self.stack.unpark();
             }
             7 => {
-                self.stack.notify(1, Kind::Error, (111, 0), Some(&info)).ok()?;
+                self.stack.notify(1, Kind::Error, (111, 0), Some((&info).into())).ok()?;
             }
             8 => {
                 let size = word(script)?;

@@ -121,6 +121,10 @@ impl Backend for Inside {
         Ok(self.answers.pop_front())
     }
 
+    fn has_worker(&self) -> bool {
+        self.seat.is_some()
+    }
+
     fn work(&mut self) -> Result<bool, Error> {
         let Some(seat) = self.seat else { return self.shared.check().map(|()| false) };
         let seat = &self.shared.seats[seat];

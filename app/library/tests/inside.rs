@@ -110,6 +110,23 @@ fn the_thread_that_polls_does_the_work() {
 }
 
 #[test]
+fn a_batch_is_answered_when_nothing_more_is_there_to_receive() {
+    let mut bench = bench(1, NEVER);
+    let queue = bench.queue();
+    queue.bind_udp(port(53)).unwrap();
+    // More than the queue has frames: an answer that waited for the last request would hold one of them.
+    for round in 0..1000u16 {
+        let number = round.to_be_bytes();
+        bench.send(&udp(4000, 53, &number));
+        let Some(Event::Datagram(datagram)) = queue.next().unwrap() else { panic!("{round}") };
+        datagram.reply().unwrap();
+        // The turn that finds nothing takes the answer along: `commit` is not called.
+        assert!(queue.next().unwrap().is_none());
+        assert!(bench.came(&number), "{round}");
+    }
+}
+
+#[test]
 fn a_thread_that_sleeps_in_its_queue_is_woken_by_a_packet() {
     let mut bench = bench(1, NEVER);
     let queue = bench.queue();

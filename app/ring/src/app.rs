@@ -5,7 +5,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::doorbell::Doorbell;
-use crate::entry::{Entry, Kind, NO_FRAME, PacketInfo, SocketId};
+use crate::entry::{Entry, Kind, NO_FRAME, SocketId};
+use crate::info::{PackedInfo, PacketInfo};
 use crate::layout::{ChannelError, Geometry, INFO_SIZE};
 use crate::memory::SharedMemory;
 use crate::ring::{Consumer, Producer};
@@ -68,9 +69,15 @@ impl Frames {
     /// The packet info of the first frame of a datagram.
     #[inline]
     pub fn info(&self, frame: &Frame) -> PacketInfo {
+        self.packed_info(frame).into()
+    }
+
+    /// The same as it lies there.
+    #[inline]
+    pub fn packed_info(&self, frame: &Frame) -> PackedInfo {
         let mut bytes = [0; 56];
         self.memory.read(frame.index, 0, &mut bytes);
-        PacketInfo::from_bytes(&bytes)
+        PackedInfo::from_bytes(&bytes)
     }
 }
 
@@ -133,6 +140,8 @@ pub struct AppEnd {
     lent: u32,
     /// How many frames to lend.
     share: u32,
+    /// How many free frames are never lent: what is received and held does not take those that answers need.
+    reserve: usize,
     /// By frame, the stream whose octets it holds while the stack has it, and how many; empty without
     /// streams.
     streams: Vec<(SocketId, u16)>,
@@ -172,6 +181,7 @@ impl AppEnd {
             spare: (0..geometry.frames).rev().collect(),
             lent: 0,
             share: (geometry.frames / 2).min(geometry.ring_len),
+            reserve: (geometry.frames / 8) as usize,
             streams: Vec::new(),
             returned: VecDeque::new(),
             frames: Frames { memory, channel: next_channel() },
@@ -187,7 +197,7 @@ impl AppEnd {
     }
 
     fn lend(&mut self) -> Result<(), ChannelError> {
-        while self.lent < self.share {
+        while self.lent < self.share && self.spare.len() > self.reserve {
             let Some(&frame) = self.spare.last() else { break };
             if !self.fill.push(Entry::frame(frame))? {
                 break;
@@ -313,7 +323,7 @@ impl AppEnd {
         &mut self,
         frame: Frame,
         socket: SocketId,
-        info: &PacketInfo,
+        info: impl Into<PackedInfo>,
         (offset, len, more): (u16, u16, u8),
     ) -> Result<(), SubmitError> {
         if frame.channel != self.frames.channel || !self.frames.memory.is_payload(offset, len) {
@@ -322,7 +332,7 @@ impl AppEnd {
         if self.transmit.room(1)? == 0 {
             return Err(SubmitError::Full(frame));
         }
-        self.frames.memory.write(frame.index, 0, &info.to_bytes());
+        self.frames.memory.write(frame.index, 0, &info.into().to_bytes());
         let entry = Entry { frame: frame.index, socket, offset, len, kind: Kind::Data, more };
         self.transmit.push(entry)?;
         Ok(())
@@ -379,7 +389,7 @@ impl AppEnd {
         if self.transmit.room(1)? == 0 {
             return Err(SubmitError::Full(frame));
         }
-        self.frames.memory.write(frame.index, 0, &info.to_bytes());
+        self.frames.memory.write(frame.index, 0, &PackedInfo::from(info).to_bytes());
         let (offset, kind) = (INFO_SIZE, Kind::Connected);
         let entry = Entry { frame: frame.index, socket: stream, offset, len: 0, kind, more: 0 };
         self.transmit.push(entry)?;

@@ -45,6 +45,7 @@ mod app;
 pub mod control;
 mod doorbell;
 mod entry;
+mod info;
 mod layout;
 #[cfg(not(loom))]
 mod memory;
@@ -59,7 +60,8 @@ mod tests;
 #[cfg(not(loom))]
 pub use app::{AppEnd, Frame, Frames, Received, SubmitError};
 pub use doorbell::Doorbell;
-pub use entry::{Entry, Fragment, Kind, NO_FRAME, PacketFlags, PacketInfo, STREAMS, SocketId};
+pub use entry::{Entry, Kind, NO_FRAME, STREAMS, SocketId};
+pub use info::{Fragment, PackedEnd, PackedInfo, PacketFlags, PacketInfo};
 pub use layout::{ChannelError, Geometry, INFO_SIZE, VERSION};
 #[cfg(not(loom))]
 pub use memory::SharedMemory;

@@ -1,12 +1,12 @@
 //! Datagrams between an application's channel and the stack's buffers.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use weever_app_ring::{Fragment as Asked, PacketFlags, PacketInfo, StackEnd, Transmit};
+use weever_app_ring::{Fragment as Asked, PackedInfo, PacketFlags, StackEnd, Transmit};
 use weever_net::demux::Binding;
 use weever_packet::{Buffer, Endpoints, Flags, Fragment, NO_IFACE, Pool, PoolCache};
-use weever_wire::ipv6::{mapped, unmapped};
+use weever_wire::ipv6::mapped;
 
 use crate::stats::SocketStats;
 
@@ -50,57 +50,76 @@ pub(crate) fn fill(
     meta.endpoints = endpoints;
     meta.flags = meta.flags.with(Flags::ENDPOINTS);
     // A datagram to a group comes back to members here, unless its sender forbids it.
-    if !transmit.info.flags.contains(PacketFlags::NO_LOOP) {
+    if !transmit.info.flags().contains(PacketFlags::NO_LOOP) {
         meta.flags = meta.flags.with(Flags::TO_SELF);
     }
     meta.entry = transmit.socket;
     // The socket's interface, or the one that was chosen; they count from 1 in packet info.
     let chosen =
-        u16::try_from(transmit.info.interface).ok().and_then(|number| number.checked_sub(1));
+        u16::try_from(transmit.info.interface()).ok().and_then(|number| number.checked_sub(1));
     meta.iface = socket.binding.interface.or(chosen).unwrap_or(NO_IFACE);
     Ok(buffer)
 }
 
 /// Both ends of a datagram to send: those in its packet info, or the socket's. Nothing when there
 /// is no destination, or the socket may not send from there.
-fn endpoints(socket: &Socket, info: &PacketInfo) -> Option<Endpoints> {
-    let given = |end: SocketAddr| (!end.ip().is_unspecified()).then_some(end);
-    let remote =
-        given(info.remote).or(socket.binding.peer()).filter(|remote| remote.port() != 0)?;
-    let local_port = socket.binding.local_port?;
-    let unspecified = match remote.ip() {
-        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+#[inline]
+fn endpoints(socket: &Socket, info: &PackedInfo) -> Option<Endpoints> {
+    let (given, port) = info.remote();
+    let (remote, remote_port) = if is_unspecified(given) {
+        let peer = socket.binding.peer()?;
+        (mapped(peer.ip()), peer.port())
+    } else {
+        (given, port)
     };
-    // A socket that is bound to an address sends from that one; another may choose, and the graph
-    // checks that the address is ours.
-    let local = socket
-        .binding
-        .local_addr
-        .filter(|local| !local.is_multicast())
-        .or(given(info.local).map(|local| local.ip()))
-        .unwrap_or(unspecified);
-    if local.is_ipv4() != remote.is_ipv4() {
+    if remote_port == 0 {
         return None;
     }
-    let set = |flag, value: u8| if info.flags.contains(flag) { value } else { 0 };
+    let local_port = socket.binding.local_port?;
+    // A socket that is bound to an address sends from that one; another may choose, and the graph
+    // checks that the address is ours.
+    let bound = socket.binding.local_addr.filter(|local| !local.is_multicast());
+    let local = match bound {
+        Some(local) => mapped(local),
+        None => Some(info.local().0).filter(|local| !is_unspecified(*local)).unwrap_or(
+            if is_ipv4(remote) { mapped(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) } else { [0; 16] },
+        ),
+    };
+    if is_ipv4(local) != is_ipv4(remote) {
+        return None;
+    }
+    let set = |flag, value: u8| if info.flags().contains(flag) { value } else { 0 };
     Some(Endpoints {
-        local: mapped(local),
-        remote: mapped(remote.ip()),
+        local,
+        remote,
         local_port,
-        remote_port: remote.port(),
+        remote_port,
         protocol: UDP,
-        ttl: set(PacketFlags::HOPS, info.hops),
-        tos: set(PacketFlags::TRAFFIC_CLASS, info.traffic_class),
-        fragment: match info.fragment {
+        ttl: set(PacketFlags::HOPS, info.hops()),
+        tos: set(PacketFlags::TRAFFIC_CLASS, info.traffic_class()),
+        fragment: match info.fragment() {
             Asked::Want => Fragment::Want,
             Asked::Allow => Fragment::Allow,
             Asked::Never => Fragment::Never,
             Asked::Probe => Fragment::Probe,
         },
-        flow_label: info.flow_label,
+        flow_label: info.flow_label(),
         ..Endpoints::default()
     })
+}
+
+/// In front of an IPv4 address in sixteen bytes (RFC 4291 §2.5.5.2).
+const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
+
+#[inline]
+fn is_ipv4(address: [u8; 16]) -> bool {
+    address.first_chunk() == Some(&MAPPED)
+}
+
+/// Of either family.
+#[inline]
+fn is_unspecified(address: [u8; 16]) -> bool {
+    address == [0; 16] || is_ipv4(address) && address[12..] == [0; 4]
 }
 
 /// The payload of a packet for an application: from `l4` in its metadata to `end`.
@@ -111,20 +130,16 @@ pub(crate) fn payload(packet: &Buffer) -> &[u8] {
 }
 
 /// The packet info that the application gets with a packet.
-pub(crate) fn info_of(packet: &Buffer) -> PacketInfo {
+#[inline]
+pub(crate) fn info_of(packet: &Buffer) -> PackedInfo {
     let meta = packet.meta();
     let ends = &meta.endpoints;
-    let end = |addr, port| SocketAddr::new(unmapped(addr), port);
-    let group = meta.flags.has(Flags::LINK_BROADCAST);
-    PacketInfo {
-        remote: end(ends.remote, ends.remote_port),
-        local: end(ends.local, ends.local_port),
-        interface: if meta.iface == NO_IFACE { 0 } else { u32::from(meta.iface) + 1 },
-        hops: ends.ttl,
-        traffic_class: ends.tos,
-        flags: if group { PacketFlags::GROUP } else { PacketFlags::default() },
-        fragment: Asked::default(),
-        flow_label: ends.flow_label,
-        timestamp: meta.arrived,
-    }
+    let is_group = meta.flags.has(Flags::LINK_BROADCAST);
+    let flags = if is_group { PacketFlags::GROUP } else { PacketFlags::default() };
+    PackedInfo::received(
+        (ends.remote, ends.remote_port),
+        (ends.local, ends.local_port),
+        (ends.ttl, ends.tos, flags, ends.flow_label),
+        (if meta.iface == NO_IFACE { 0 } else { u32::from(meta.iface) + 1 }, meta.arrived),
+    )
 }

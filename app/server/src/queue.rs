@@ -237,7 +237,7 @@ impl Datagrams {
         if meta.flags.has(Flags::ERROR) {
             let what = (meta.vlan, meta.segment);
             let about = info_of(packet);
-            let told = channel.end.notify(meta.entry, Kind::Error, what, Some(&about));
+            let told = channel.end.notify(meta.entry, Kind::Error, what, Some(about));
             match told {
                 Ok(Delivery::Delivered) => {
                     channel.dirty = true;
@@ -249,7 +249,7 @@ impl Datagrams {
             }
             return;
         }
-        let delivered = channel.end.deliver(meta.entry, &info_of(packet), payload);
+        let delivered = channel.end.deliver(meta.entry, info_of(packet), payload);
         match delivered {
             Ok(Delivery::Delivered) => {
                 channel.dirty = true;

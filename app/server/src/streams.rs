@@ -338,7 +338,7 @@ impl Streams {
             self.untold.push_back((id, Told::Event(StreamEvent::Failed(NO_ROOM))));
             self.untold.push_back((id, Told::Event(StreamEvent::Closed)));
         } else {
-            let PacketInfo { local, remote, .. } = transmit.info;
+            let PacketInfo { local, remote, .. } = transmit.info.into();
             self.requests.push_back(StreamRequest::Connect { stream: id, local, remote });
         }
         Ok(true)

@@ -34,6 +34,11 @@ pub trait Backend: Send {
     /// As [`send`](Self::send).
     fn receive(&mut self, blocking: bool) -> Result<Option<Answer>, Error>;
 
+    /// Whether [`work`](Self::work) turns a worker. What was sent has to be committed before.
+    fn has_worker(&self) -> bool {
+        false
+    }
+
     /// Turns the stack's worker once, if it is this thread's to turn; true if it did something. Does
     /// not block.
     ///

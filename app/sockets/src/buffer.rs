@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use weever_app_ring::{Fragment, Frame, INFO_SIZE, PacketFlags, PacketInfo};
+use weever_app_ring::{Fragment, Frame, INFO_SIZE, PackedInfo, PacketFlags, PacketInfo};
 
 use crate::error::Error;
 use crate::queue::AppQueue;
@@ -55,6 +55,12 @@ impl<'q> RxBuf<'q> {
         Info(self.queue.frames_of(self.channel).info(&self.parts().first.frame))
     }
 
+    /// The info of an answer, which needs no address taken apart.
+    #[inline]
+    fn answer_info(&self) -> PackedInfo {
+        self.queue.frames_of(self.channel).packed_info(&self.parts().first.frame).answer()
+    }
+
     /// Its sender.
     pub fn remote(&self) -> SocketAddr {
         self.info().remote()
@@ -94,7 +100,7 @@ impl<'q> RxBuf<'q> {
     /// # Errors
     /// [`Error::WouldBlock`]: the datagram is given up. [`Error::NoSocket`], [`Error::Channel`].
     pub fn reply(mut self) -> Result<(), Error> {
-        let info = self.info().reply();
+        let info = self.answer_info();
         let (queue, socket, channel) = (self.queue, self.socket, self.channel);
         let parts = self.parts.take().expect("taken by value only");
         queue.submit(channel, socket, &info, parts)
@@ -103,7 +109,7 @@ impl<'q> RxBuf<'q> {
     /// The first of its frames, to write an answer into, which goes to its sender; the received bytes
     /// are still in it until they are written over.
     pub fn into_answer(mut self) -> TxBuf<'q> {
-        let info = self.info().reply();
+        let info = self.answer_info();
         let (queue, socket, channel) = (self.queue, self.socket, self.channel);
         let Parts { first, more } = self.parts.take().expect("taken by value only");
         queue.release(channel, more.into_iter().map(|part| part.frame));
@@ -169,15 +175,6 @@ impl Info {
     pub fn timestamp(&self) -> u64 {
         self.0.timestamp
     }
-
-    /// The info of an answer: from the address that was asked, unless it is a group's.
-    fn reply(&self) -> PacketInfo {
-        let mut info = SendOptions::default().info(self.0.remote);
-        if !self.is_group() {
-            info.local = self.0.local;
-        }
-        info
-    }
 }
 
 /// A free frame to write a datagram into. Dropping it gives the frame back.
@@ -185,7 +182,7 @@ pub struct TxBuf<'q> {
     pub(crate) queue: &'q AppQueue,
     pub(crate) socket: UdpSocket,
     pub(crate) channel: u16,
-    pub(crate) info: PacketInfo,
+    pub(crate) info: PackedInfo,
     /// `None` only while it is taken apart.
     pub(crate) frame: Option<Frame>,
 }
@@ -262,7 +259,7 @@ pub struct SendOptions {
 }
 
 impl SendOptions {
-    pub(crate) fn info(&self, remote: SocketAddr) -> PacketInfo {
+    pub(crate) fn info(&self, remote: SocketAddr) -> PackedInfo {
         let SendOptions { fragment, flow_label, interface, .. } = *self;
         let flags = if self.no_loop { PacketFlags::NO_LOOP } else { PacketFlags::default() };
         let mut info =
@@ -276,6 +273,6 @@ impl SendOptions {
         if let Some(class) = self.traffic_class {
             (info.traffic_class, info.flags) = (class, info.flags.with(PacketFlags::TRAFFIC_CLASS));
         }
-        info
+        PackedInfo::from(&info)
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{Holder, StackEnd};
 use crate::app::AHEAD;
-use crate::entry::{Entry, Kind, NO_FRAME, PacketInfo, SocketId};
+use crate::entry::{Entry, Kind, NO_FRAME, SocketId};
+use crate::info::{PackedInfo, PacketInfo};
 use crate::layout::{ChannelError, INFO_SIZE};
 
 /// How many entries of the fill ring are taken at once.
@@ -28,7 +29,7 @@ impl StackEnd {
     pub fn deliver(
         &mut self,
         socket: SocketId,
-        info: &PacketInfo,
+        info: impl Into<PackedInfo>,
         payload: &[u8],
     ) -> Result<Delivery, ChannelError> {
         let size = usize::from(self.geometry().payload_size());
@@ -48,11 +49,12 @@ impl StackEnd {
         if let Some(place) = self.free.len().checked_sub(frames + AHEAD as usize) {
             self.memory.prefetch(self.free[place], true);
         }
+        let info = info.into().to_bytes();
         for i in 0..frames {
             let part = &payload[i * size..payload.len().min((i + 1) * size)];
             let Some(frame) = self.free.pop() else { return Ok(Delivery::NoFrame) };
             if i == 0 {
-                self.memory.write(frame, 0, &info.to_bytes());
+                self.memory.write(frame, 0, &info);
             }
             self.memory.write(frame, INFO_SIZE, part);
             self.holders[frame as usize] = Holder::Application;
@@ -74,7 +76,7 @@ impl StackEnd {
         socket: SocketId,
         kind: Kind,
         (value, len): (u16, u16),
-        about: Option<&PacketInfo>,
+        about: Option<PackedInfo>,
     ) -> Result<Delivery, ChannelError> {
         if self.receive.room(1)? < 1 {
             return Ok(Delivery::RingFull);
@@ -126,7 +128,7 @@ impl StackEnd {
         ends: &PacketInfo,
     ) -> Result<bool, ChannelError> {
         let Some(frame) = self.frame_to_fill()? else { return Ok(false) };
-        self.memory.write(frame, 0, &ends.to_bytes());
+        self.memory.write(frame, 0, &PackedInfo::from(ends).to_bytes());
         self.memory.write(frame, INFO_SIZE, &asked_as.to_ne_bytes());
         let (offset, len, kind) = (INFO_SIZE, 4, Kind::Connected);
         self.receive.push(Entry { frame, socket: stream, offset, len, kind, more: 0 })

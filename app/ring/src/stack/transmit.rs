@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::{Holder, Part, StackEnd};
 use crate::app::AHEAD;
-use crate::entry::{Entry, Kind, NO_FRAME, PacketInfo, SocketId};
+use crate::entry::{Entry, Kind, NO_FRAME, SocketId};
+use crate::info::PackedInfo;
 use crate::layout::ChannelError;
 use crate::memory::SharedMemory;
 
@@ -17,7 +18,7 @@ pub struct Transmit {
     /// The socket that sends. Whether it is the application's is for the caller to check.
     pub socket: SocketId,
     /// Addresses and options, copied out. Whether they are allowed is for the caller to check.
-    pub info: PacketInfo,
+    pub info: PackedInfo,
     /// The payload's length in bytes, all frames together. For a request without a frame, its
     /// [value](Entry::value).
     pub len: usize,
@@ -125,11 +126,11 @@ impl StackEnd {
         let (kind, socket) = (first.kind, first.socket);
         if first.frame == NO_FRAME || kind == Kind::Stream {
             let len = if kind == Kind::Stream { len } else { first.value() as usize };
-            return Ok(Some(Transmit { kind, socket, info: PacketInfo::default(), len }));
+            return Ok(Some(Transmit { kind, socket, info: PackedInfo::default(), len }));
         }
         let mut info = [0; 56];
         self.memory.read(first.frame, 0, &mut info);
-        Ok(Some(Transmit { kind, socket, info: PacketInfo::from_bytes(&info), len }))
+        Ok(Some(Transmit { kind, socket, info: PackedInfo::from_bytes(&info), len }))
     }
 
     #[inline]

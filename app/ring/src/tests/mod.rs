@@ -48,7 +48,7 @@ fn a_datagram_arrives_with_its_info_and_goes_back_in_the_same_frame() {
     app.submit(frame, 7, &answer, (received.offset, received.len, 0)).unwrap();
     assert!(!app.commit().unwrap());
     let transmit = stack.next_transmit().unwrap().unwrap();
-    assert_eq!((transmit.socket, transmit.info, transmit.len), (7, answer, 5));
+    assert_eq!((transmit.socket, transmit.info.into(), transmit.len), (7, answer, 5));
     let mut out = [0; 16];
     assert_eq!(stack.copy_payload(&mut out), 5);
     assert_eq!(&out[..5], b"hello");
@@ -93,6 +93,23 @@ fn a_long_datagram_takes_several_frames_both_ways_or_none() {
 }
 
 #[test]
+fn what_an_application_holds_leaves_it_frames_to_send_from() {
+    let (mut stack, mut app) = pair(16);
+    let mut held = Vec::new();
+    while stack.deliver(1, &info(1), b"x").unwrap() == Delivery::Delivered {
+        let _ = stack.publish();
+        held.extend(app.receive().unwrap().unwrap().frame);
+        let _ = app.commit().unwrap();
+    }
+    assert_eq!((held.len(), app.held()), (14, (2, 0)), "an eighth is never lent");
+    let frame = app.alloc().unwrap().unwrap();
+    app.submit(frame, 1, &info(1), (INFO_SIZE, 1, 0)).unwrap();
+    held.into_iter().for_each(|frame| app.release(frame));
+    let _ = app.commit().unwrap();
+    assert_eq!(app.held(), (7, 8), "half of all is lent again");
+}
+
+#[test]
 fn an_application_that_never_reads_costs_its_own_datagrams_only() {
     let (mut stack, mut app) = pair(1024);
     let mut full = 0;
@@ -114,7 +131,7 @@ fn an_application_that_never_reads_costs_its_own_datagrams_only() {
     let _ = stack.publish();
     let event = app.receive().unwrap().unwrap();
     assert_eq!((event.kind, event.offset, event.frame), (Kind::Error, 111, None));
-    stack.notify(1, Kind::Error, (90, 1400), Some(&info(7))).unwrap();
+    stack.notify(1, Kind::Error, (90, 1400), Some((&info(7)).into())).unwrap();
     let _ = stack.publish();
     let event = app.receive().unwrap().unwrap();
     assert_eq!((event.kind, event.offset, event.len), (Kind::Error, 90, 1400));

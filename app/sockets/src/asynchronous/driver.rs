@@ -14,7 +14,7 @@ use tokio::task::{AbortHandle, spawn_local, yield_now};
 
 use super::AsyncQueue;
 use crate::error::Error;
-use crate::events::Event;
+use crate::events::{Event, Look};
 use crate::octets::{Octets, StreamBuf};
 use crate::queue::AppQueue;
 use crate::stream::{TcpListener, TcpStream};
@@ -165,10 +165,10 @@ impl Shared {
         self.kick();
     }
 
-    /// Takes what has happened.
+    /// Takes what has happened. A stack in this thread turns once at the most before tasks read what has come.
     fn take(&self) -> Result<(), Error> {
         for _ in 0..AT_ONCE {
-            let Some(event) = self.queue().next()? else { break };
+            let Look::Event(event) = self.queue().look()? else { break };
             self.state.borrow_mut().note(event);
         }
         Ok(())

@@ -63,14 +63,30 @@ impl AppQueue {
     }
 
     /// Hands everything sent to the stack, and frames that are free again. A system call only for
-    /// workers that sleep.
+    /// workers that sleep. With the stack in this thread, [`next`](Self::next) does the same when there is nothing
+    /// to receive.
     ///
     /// # Errors
     /// [`Error::Channel`]; with the stack in this process, [`Error::Disconnected`] when it has failed.
     pub fn commit(&self) -> Result<(), Error> {
-        self.commit_read()?;
-        self.channels.iter().try_for_each(Channel::commit)?;
+        self.submit_all()?;
         self.backend.borrow_mut().work().map(drop)
+    }
+
+    /// Puts everything sent, and free frames, where the stack's workers find them.
+    fn submit_all(&self) -> Result<(), Error> {
+        self.commit_read()?;
+        self.channels.iter().try_for_each(Channel::commit)
+    }
+
+    /// Has a stack in this thread turn once, when the rings have nothing more; true if it did something. The batch
+    /// has come to its end, so its answers go with this turn, and the frames that were read serve the next batch.
+    fn turn(&self) -> Result<bool, Error> {
+        let mut backend = self.backend.borrow_mut();
+        if backend.has_worker() {
+            self.submit_all()?;
+        }
+        backend.work()
     }
 
     /// [Commits](Self::commit), then waits until there is something to receive, frames have come
@@ -138,8 +154,9 @@ impl AppQueue {
     }
 
     fn arm_channels(&self) -> Result<bool, Error> {
-        let mut nothing = true;
-        let has_streams = !self.streams.borrow().is_empty();
+        let streams = self.streams.borrow();
+        let mut nothing = streams.found.is_empty();
+        let has_streams = !streams.is_empty();
         for channel in &self.channels {
             let mut end = channel.end.borrow_mut();
             // Frames that `commit` has found make streams writable, which `next` finds out.

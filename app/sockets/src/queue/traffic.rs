@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use weever_app_ring::{AppEnd, INFO_SIZE, Kind, PacketInfo, Received, SubmitError};
+use weever_app_ring::{AppEnd, INFO_SIZE, Kind, PackedInfo, Received, SubmitError};
 
 use super::AppQueue;
 use crate::buffer::{Part, Parts, RxBuf, SendOptions, TxBuf};
@@ -14,7 +14,8 @@ use crate::table::UdpSocket;
 
 impl AppQueue {
     /// The next thing that happened, channel by channel in the order of arrival; `None` when there
-    /// is nothing more now. Does not block.
+    /// is nothing more now. Does not block. A stack in this thread turns when the rings are empty, and
+    /// takes along what was sent, as by [`commit`](Self::commit).
     ///
     /// # Errors
     /// [`Error::Channel`]: the queue is of no more use. [`Error::Disconnected`] by a stack in this
@@ -25,7 +26,7 @@ impl AppQueue {
         if let Some(event) = self.take_next()? {
             return Ok(Some(event));
         }
-        if self.backend.borrow_mut().work()? { self.take_next() } else { Ok(None) }
+        if self.turn()? { self.take_next() } else { Ok(None) }
     }
 
     /// As [`next`](Self::next), in bounded time: it takes one entry off the rings, or has a stack in
@@ -47,7 +48,7 @@ impl AppQueue {
             }
             self.current.set(if current + 1 < count { current + 1 } else { 0 });
         }
-        Ok(if self.backend.borrow_mut().work()? { Look::Worked } else { Look::Nothing })
+        Ok(if self.turn()? { Look::Worked } else { Look::Nothing })
     }
 
     /// Takes everything that has happened, as far as there is room in `events`, which is cleared
@@ -58,7 +59,7 @@ impl AppQueue {
     pub fn poll<'q>(&'q self, events: &mut Events<'q>) -> Result<usize, Error> {
         events.clear();
         self.fill(events)?;
-        if events.is_empty() && self.backend.borrow_mut().work()? {
+        if events.is_empty() && self.turn()? {
             self.fill(events)?;
         }
         Ok(events.len())
@@ -243,11 +244,11 @@ impl AppQueue {
         &self,
         channel: u16,
         socket: UdpSocket,
-        info: &PacketInfo,
+        info: &PackedInfo,
         Parts { first, more }: Parts,
     ) -> Result<(), Error> {
         let number = self.with(socket, |entry| {
-            let nowhere = info.remote.port() == 0 && !entry.is_connected();
+            let nowhere = info.remote().1 == 0 && !entry.is_connected();
             if nowhere { Err(Error::NoDestination) } else { Ok(entry.number) }
         });
         let mut end = self.channels[usize::from(channel)].end.borrow_mut();
@@ -263,7 +264,7 @@ impl AppQueue {
             }
         };
         for (i, Part { frame, offset, len }) in parts.enumerate() {
-            match end.submit(frame, number, info, (offset, len, (count - 1 - i) as u8)) {
+            match end.submit(frame, number, *info, (offset, len, (count - 1 - i) as u8)) {
                 Ok(()) => {}
                 Err(SubmitError::Full(frame) | SubmitError::Range { frame, .. }) => {
                     end.release(frame);
