@@ -1,6 +1,7 @@
 //! `weever bench app`: the throughput and latency of applications, beside those over the kernel's
 //! sockets.
 
+mod cable;
 mod ring;
 mod server;
 mod sockets;
@@ -18,6 +19,7 @@ use crate::samples::Plan;
 use crate::traffic::Traffic;
 use crate::{BenchError, Report, Samples};
 
+pub(crate) use cable::{Datagrams, Exchange, cable, queue_on};
 pub(crate) use server::{
     Body, Kind, beside, builder, busy_ns, library, process, run as run_program, serve,
 };

@@ -38,8 +38,8 @@ const MILLIS: u64 = 1_000_000;
 
 /// Clients of one server.
 pub(crate) struct Generator {
-    /// Keeps the steering program attached.
-    _link: AfXdp,
+    /// Keeps the steering program attached, if there is one.
+    _link: Option<AfXdp>,
     queue: Box<dyn LinkQueue>,
     pool: PoolCache,
     host_mac: MacAddr,
@@ -72,14 +72,25 @@ impl Generator {
         let mut link = AfXdp::open(&config).map_err(BenchError::of(FAILED))?;
         let queue = link.take_queues().pop();
         let queue = queue.ok_or_else(|| BenchError::of(FAILED)("the device has no queue"))?;
+        let generator = Generator::over(queue, &pool, host_mac, (request, response));
+        Ok(Generator { _link: Some(link), ..generator })
+    }
+
+    /// The same at the far end of a cable.
+    pub(crate) fn over(
+        queue: Box<dyn LinkQueue>,
+        pool: &Pool,
+        host_mac: [u8; 6],
+        (request, response): (&[u8], &[u8]),
+    ) -> Generator {
         let config = TcpConfig {
             // The ends of connections are not used again before all others were.
             time_wait: MILLIS,
             max_connections: 1 << 20,
             ..TcpConfig::default()
         };
-        Ok(Generator {
-            _link: link,
+        Generator {
+            _link: None,
             queue,
             pool: pool.cache(),
             host_mac: MacAddr(host_mac),
@@ -94,7 +105,7 @@ impl Generator {
             worked: false,
             busy: 0,
             wrong: 0,
-        })
+        }
     }
 
     /// Nanoseconds since it was opened, at the beginning of this turn.

@@ -10,6 +10,7 @@
 //! what the server does.
 
 mod bulk;
+mod conversation;
 mod generator;
 mod loads;
 mod memory;
@@ -19,6 +20,7 @@ pub(crate) mod stackmap;
 
 use weever_testbed::Fixture;
 
+pub(crate) use conversation::Conversation;
 pub(crate) use generator::ANY;
 pub(crate) use memory::{Smoltcp, Weever};
 pub(crate) use requests::{Exchange, Reached, loaded};

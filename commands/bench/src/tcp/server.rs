@@ -197,9 +197,15 @@ pub(super) fn inside() -> Result<Inside, BenchError> {
     let library = library.map_err(BenchError::of(failed))?;
     let config = QueueConfig { spin: Duration::from_secs(1), ..QueueConfig::default() };
     let queue = library.queue(&config).map_err(BenchError::of(failed))?;
-    let any = (Ipv4Addr::UNSPECIFIED, PORT).into();
-    queue.listen_tcp(any, BACKLOG.into(), false).map_err(BenchError::of(failed))?;
+    listening(&queue)?;
     Ok(Inside { queue, _library: library })
+}
+
+/// Has a queue listen for the server.
+pub(super) fn listening(queue: &AppQueue) -> Result<(), BenchError> {
+    let any = (Ipv4Addr::UNSPECIFIED, PORT).into();
+    queue.listen_tcp(any, BACKLOG.into(), false).map_err(BenchError::of("weever"))?;
+    Ok(())
 }
 
 /// weever's server, in library mode. With `sets` it takes the events of a poll connection by connection, otherwise one
@@ -210,8 +216,7 @@ pub(crate) fn weever(
     sets: Option<&ReadySets>,
 ) -> Result<(), BenchError> {
     let inside = inside()?;
-    let (parts, owed) = (HashMap::new(), HashMap::new());
-    let mut server = Server { queue: &inside.queue, response, parts, owed };
+    let mut server = Server::new(&inside.queue, response);
     let mut events = Events::with_most(READY);
     gate.open();
     while gate.running() {
@@ -225,7 +230,7 @@ pub(crate) fn weever(
 }
 
 /// The server on a queue.
-struct Server<'q> {
+pub(super) struct Server<'q> {
     queue: &'q AppQueue,
     response: &'q [u8],
     /// Of requests that came in part, how much of their end has come.
@@ -235,7 +240,11 @@ struct Server<'q> {
 }
 
 impl<'q> Server<'q> {
-    fn turn(&mut self, gate: &Gate) -> Result<(), weever_app_sockets::Error> {
+    pub(super) fn new(queue: &'q AppQueue, response: &'q [u8]) -> Server<'q> {
+        Server { queue, response, parts: HashMap::new(), owed: HashMap::new() }
+    }
+
+    pub(super) fn turn(&mut self, gate: &Gate) -> Result<(), weever_app_sockets::Error> {
         self.queue.wait(Some(Duration::from_millis(LOOK.into())))?;
         while let Some(event) = self.queue.next()? {
             self.handle(gate, event)?;
