@@ -10,6 +10,7 @@ mod cover;
 mod entry;
 mod index;
 mod placement;
+mod places;
 mod spreading;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ mod walk;
 pub(crate) use entry::{Arena, Entry, Journal, NewEntry, Work};
 pub(crate) use index::mix;
 pub use placement::{Placement, Spread, WHOLE};
+pub use places::Places;
 
 use entry::List;
 use placement::PlacementSum;

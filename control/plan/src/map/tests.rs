@@ -176,6 +176,7 @@ fn packets_arrive_where_the_placement_says() {
         let conj = crate::search::tests::random::conj(&mut dice);
         let conj = conj.of(Kinds::ALL.without(Kinds::FIRST_FRAGMENTS));
         let placement = place(&nic, &configuration, &conj);
+        assert_eq!(Places::new(&nic, &configuration).of(&conj), placement, "seed {seed}");
         let mut reached = std::collections::BTreeSet::new();
         let mut dropped = false;
         for packet in packets_of(&conj) {

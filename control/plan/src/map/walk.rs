@@ -75,7 +75,7 @@ pub fn place_configured(nic: &Nic, configuration: &Configuration, conj: &Conj) -
     place(conj, &met, &spreading, false, &Work::default())
 }
 
-fn destination(target: Target, contexts: &[Spreading]) -> Destination<'_> {
+pub(super) fn destination(target: Target, contexts: &[Spreading]) -> Destination<'_> {
     match target {
         Target::Queue(queue) => Destination::Queue(queue),
         // A context that is not configured takes packets nowhere.
