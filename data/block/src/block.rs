@@ -4,7 +4,7 @@ use std::any::Any;
 
 use weever_packet::{Buffer, Burst, Mask};
 
-use crate::{Cx, FlowKey};
+use crate::{Cx, FlowEnds, FlowKey};
 
 /// The output masks of one node: which tasks enabled which port. Ports are numbered in the order of
 /// [`BlockType::ports`](crate::BlockType::ports), in any order of the graph's text.
@@ -84,6 +84,15 @@ pub trait Block: Send {
     /// quotes.
     fn flow_of(&self, packet: &Buffer) -> Option<FlowKey> {
         let _ = packet;
+        None
+    }
+
+    /// Lists flows whose state is here, for a plan that sends sets of flows to other workers. Looks at
+    /// a bounded number of the block's own places for flows, from number `from` on, and returns where to go
+    /// on; `None` at the end. Flows that come and go between two calls may be missed. A type that lists none
+    /// has its flows follow their packets.
+    fn list_flows(&self, from: usize, list: &mut Vec<FlowEnds>) -> Option<usize> {
+        let _ = (from, list);
         None
     }
 

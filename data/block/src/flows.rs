@@ -5,6 +5,7 @@
 //! flow, gives one up or hands one over. A flow is named by a [`FlowKey`], which blocks compute
 //! from packets.
 
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -24,6 +25,19 @@ impl FlowKey {
     pub fn bits(self) -> u64 {
         self.0
     }
+}
+
+/// A flow as filters see it, for a plan that sends sets of flows elsewhere: a subnet's, a port's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowEnds {
+    /// Its name.
+    pub key: FlowKey,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Our address and port.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
 }
 
 /// The owner of a flow.

@@ -24,7 +24,7 @@ pub use block_type::{
     StateKind, Way,
 };
 pub use cx::{Claim, Cx, Downstream, Priority, Requests, SpawnRequest, When};
-pub use flows::{FlowClaim, FlowKey, FlowOwner, FlowOwners};
+pub use flows::{FlowClaim, FlowEnds, FlowKey, FlowOwner, FlowOwners};
 pub use kinds::{
     MARKS, Made, READS, Snapshot, classifier, classifier_with, rewriter, rewriter_with,
     tasks_marked, tasks_where, validator, validator_with,

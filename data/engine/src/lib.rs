@@ -34,5 +34,7 @@ pub use mailbox::{Mailbox, Waker};
 pub use moves::Moved;
 pub use schedule::{CompileError, Entry, Idp, Idps, Schedule, Update};
 pub use slots::{CounterKind, NODE_WAS_REMOVED, REMOVED};
-pub use team::{Fit, FlowMoves, Member, MemberQueue, Published, Publisher, Team, TeamError};
+pub use team::{
+    Fit, FlowLists, FlowMoves, Member, MemberQueue, Published, Publisher, Team, TeamError,
+};
 pub use worker::{Attached, Lost, Mode, Pace, Turn, Worker, WorkerStats, monotonic};

@@ -1,12 +1,12 @@
-//! Orders to move flows from one worker to another, shared by the thread that gives them and the
-//! workers that carry them out.
+//! Orders to list flows, and to move them from one worker to another, shared by the thread that gives
+//! them and the workers that carry them out.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weever_block::{FlowKey, FlowOwners, State};
+use weever_block::{FlowEnds, FlowKey, FlowOwners, State};
 
 use crate::schedule::NodeRef;
 
@@ -30,6 +30,7 @@ pub struct Moved {
 #[derive(Debug)]
 pub(crate) struct MoveOrder {
     pub(crate) at: NodeRef,
+    /// Each flow with its new owner, by ascending key.
     pub(crate) moves: Vec<(FlowKey, u16)>,
     /// Whether packets of these flows no longer arrive where they did before.
     redirected: AtomicBool,
@@ -58,11 +59,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl MoveOrder {
-    pub(crate) fn new(at: NodeRef, moves: Vec<(FlowKey, u16)>) -> MoveOrder {
+    pub(crate) fn new(at: NodeRef, mut moves: Vec<(FlowKey, u16)>) -> MoveOrder {
+        moves.sort_unstable();
         let moved = Moved { open: moves.len(), ..Moved::default() };
         let progress = Mutex::new(Progress { begun: false, moved });
         let redirected = AtomicBool::new(false);
         MoveOrder { at, moves, redirected, progress, changed: Condvar::new() }
+    }
+
+    /// Whether it is to move this flow to that worker.
+    pub(crate) fn names(&self, flow: (FlowKey, u16)) -> bool {
+        self.moves.binary_search(&flow).is_ok()
     }
 
     pub(crate) fn redirect(&self) {
@@ -146,15 +153,69 @@ impl FlowMessage {
     }
 }
 
+/// A question to all workers for their flows of one node.
+#[derive(Debug)]
+pub(crate) struct ListOrder {
+    pub(crate) at: NodeRef,
+    found: Mutex<Found>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Found {
+    /// Each flow with the worker that has its state.
+    flows: Vec<(u16, FlowEnds)>,
+    /// Workers that have not answered.
+    open: usize,
+}
+
+impl ListOrder {
+    pub(crate) fn new(at: NodeRef, workers: usize) -> ListOrder {
+        let found = Mutex::new(Found { flows: Vec::new(), open: workers });
+        ListOrder { at, found, changed: Condvar::new() }
+    }
+
+    /// The answer of a worker, once.
+    pub(crate) fn answer(&self, worker: u16, flows: Vec<FlowEnds>) {
+        let mut found = lock(&self.found);
+        found.flows.extend(flows.into_iter().map(|flow| (worker, flow)));
+        found.open = found.open.saturating_sub(1);
+        if found.open == 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until all workers have answered and takes the answers; `None` if the time is over before.
+    pub(crate) fn wait(&self, until: Instant) -> Option<Vec<(u16, FlowEnds)>> {
+        let mut found = lock(&self.found);
+        while found.open > 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return None;
+            }
+            let waited = self.changed.wait_timeout(found, left);
+            found = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Some(std::mem::take(&mut found.flows))
+    }
+}
+
+/// An order to a worker about its flows.
+#[derive(Debug)]
+pub(crate) enum FlowOrder {
+    Move(Arc<MoveOrder>),
+    List(Arc<ListOrder>),
+}
+
 /// The orders that a worker has not seen yet. Looking costs the worker one load.
 #[derive(Debug, Default)]
 pub(crate) struct MoveInbox {
     any: AtomicBool,
-    orders: Mutex<VecDeque<Arc<MoveOrder>>>,
+    orders: Mutex<VecDeque<FlowOrder>>,
 }
 
 impl MoveInbox {
-    pub(crate) fn put(&self, order: Arc<MoveOrder>) {
+    pub(crate) fn put(&self, order: FlowOrder) {
         lock(&self.orders).push_back(order);
         self.any.store(true, Release);
     }
@@ -164,7 +225,7 @@ impl MoveInbox {
         self.any.load(Acquire)
     }
 
-    pub(crate) fn take(&self) -> VecDeque<Arc<MoveOrder>> {
+    pub(crate) fn take(&self) -> VecDeque<FlowOrder> {
         let mut orders = lock(&self.orders);
         self.any.store(false, Release);
         std::mem::take(&mut orders)

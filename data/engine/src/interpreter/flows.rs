@@ -17,12 +17,12 @@ use weever_packet::{BURST, Nanos, first_n};
 use super::Engine;
 use super::batch::{Destination, claim_of_owner, elsewhere, owners};
 use super::following::Request;
-use super::moving::{Arrived, Leaving, QueueWatch, Reception};
+use super::moving::{Arrived, Leaving, Listing, QueueWatch, Reception};
 use super::peers::Message;
 use super::runtime::Runtime;
 use super::task_queues::{Batch, Task};
 use super::walk::Walk;
-use crate::moves::{FlowMessage, MoveInbox, MoveOrder, Outcome};
+use crate::moves::{FlowMessage, FlowOrder, MoveInbox, MoveOrder, Outcome};
 use crate::schedule::{Entry, NO_NODE, NodeRef, Step, Update};
 
 impl Walk<'_> {
@@ -96,9 +96,15 @@ impl Engine {
         self.send_requests();
         if self.runtime.flows.inbox.has_any() {
             for order in self.runtime.flows.inbox.take() {
-                self.begin(order);
+                match order {
+                    FlowOrder::Move(order) => self.begin(order),
+                    FlowOrder::List(order) => {
+                        self.runtime.flows.listings.push(Listing::new(order));
+                    }
+                }
             }
         }
+        self.go_on_listing(now);
         let mut orders = std::mem::take(&mut self.runtime.flows.orders);
         orders.retain_mut(|leaving| {
             let is_past = leaving.queues.is_past(&leaving.order, reception);

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use weever_block::FlowKey;
+use weever_block::{FlowEnds, FlowKey};
 
 use super::task_queues::Task;
-use crate::moves::{MoveInbox, MoveOrder, Outcome};
+use crate::moves::{ListOrder, MoveInbox, MoveOrder, Outcome};
 use crate::schedule::Entry;
 
 /// A flow at a node.
@@ -17,6 +17,8 @@ pub(crate) type EntryFlow = (Entry, FlowKey);
 pub(crate) struct Flows {
     pub(crate) inbox: Arc<MoveInbox>,
     pub(crate) orders: Vec<Leaving>,
+    /// Questions for flows that are being answered.
+    pub(crate) listings: Vec<Listing>,
     /// Answers that this worker owes others.
     pub(crate) owed: Vec<Owed>,
     /// The orders of others that this worker has answered, until they are carried out.
@@ -43,6 +45,21 @@ pub(crate) struct Leaving {
     /// The workers that have not answered yet.
     pub(crate) unanswered: usize,
     pub(crate) queues: QueueWatch,
+}
+
+/// A question that is being answered.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    pub(crate) order: Arc<ListOrder>,
+    /// The place in the block where the next turn goes on.
+    pub(crate) next: usize,
+    pub(crate) found: Vec<FlowEnds>,
+}
+
+impl Listing {
+    pub(crate) fn new(order: Arc<ListOrder>) -> Listing {
+        Listing { order, next: 0, found: Vec::new() }
+    }
 }
 
 /// An answer to a worker that moves flows away.
@@ -104,6 +121,7 @@ impl Flows {
         Flows {
             inbox: Arc::default(),
             orders: Vec::new(),
+            listings: Vec::new(),
             owed: Vec::new(),
             answered: Vec::new(),
             leaving: HashSet::new(),
@@ -124,6 +142,7 @@ impl Flows {
     pub(crate) fn is_busy(&self) -> bool {
         self.inbox.has_any()
             || !self.orders.is_empty()
+            || !self.listings.is_empty()
             || !self.owed.is_empty()
             || !self.arrived.is_empty()
     }
@@ -141,8 +160,7 @@ impl Flows {
     /// Whether this worker has answered the order by which a flow moves to worker `to`.
     #[cold]
     pub(crate) fn has_answered(&self, (entry, key): EntryFlow, to: u16) -> bool {
-        let is =
-            |order: &Arc<MoveOrder>| order.at.entry == entry && order.moves.contains(&(key, to));
+        let is = |order: &Arc<MoveOrder>| order.at.entry == entry && order.names((key, to));
         self.answered.iter().any(is)
     }
 

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weever_block::{FlowKey, FlowOwners};
+use weever_block::{FlowEnds, FlowKey, FlowOwners};
 
 use super::TeamError;
 use super::publisher::Publisher;
 use crate::mailbox::Waker;
-use crate::moves::{MoveOrder, Moved};
+use crate::moves::{FlowOrder, ListOrder, MoveOrder, Moved};
 use crate::schedule::NodeRef;
 
 /// Flows on their way to other workers, which hold the flows' packets from the beginning of the move
@@ -46,6 +46,20 @@ impl FlowMoves {
     pub fn wait(&self, patience: Duration) -> Moved {
         let until = Instant::now() + patience;
         total(self.orders.iter().map(|(order, _)| order.wait(until)))
+    }
+}
+
+/// The lists of the workers' flows, which they make between bursts.
+#[derive(Debug)]
+pub struct FlowLists {
+    order: Arc<ListOrder>,
+}
+
+impl FlowLists {
+    /// Waits until all workers have listed their flows, and returns each flow with the worker that has its
+    /// state; `None`: a worker has not answered within this time. Blocks; the workers need their threads.
+    pub fn wait(self, patience: Duration) -> Option<Vec<(u16, FlowEnds)>> {
+        self.order.wait(Instant::now() + patience)
     }
 }
 
@@ -92,7 +106,7 @@ impl Publisher {
         }
         let order = |(from, moves)| {
             let order = Arc::new(MoveOrder::new(at, moves));
-            Some((order.clone(), self.give_order(from, order)?))
+            Some((order.clone(), self.give_order(from, FlowOrder::Move(order))?))
         };
         Ok(FlowMoves { orders: by_owner.into_iter().filter_map(order).collect() })
     }
@@ -133,6 +147,22 @@ impl Publisher {
             all.push(moves);
         }
         Ok(total(all.iter().map(|moves| moves.wait(patience))))
+    }
+
+    /// Has all workers list their flows of a node, for a plan that sends sets of flows elsewhere. Does
+    /// not block.
+    ///
+    /// # Errors
+    /// [`TeamError::NoFlows`].
+    pub fn list_flows(&self, node: &str) -> Result<FlowLists, TeamError> {
+        let (at, _) = self.sharded(node)?;
+        let order = Arc::new(ListOrder::new(at, self.workers().into()));
+        for worker in 0..self.workers() {
+            if self.give_order(worker, FlowOrder::List(order.clone())).is_none() {
+                order.answer(worker, Vec::new());
+            }
+        }
+        Ok(FlowLists { order })
     }
 
     /// The owners of the flows of a node.

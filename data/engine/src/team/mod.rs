@@ -30,7 +30,7 @@ use crate::schedule::{
 use crate::slots::Slots;
 use crate::{Attached, Engine, Limits, Schedule, Worker};
 pub use error::TeamError;
-pub use flows::FlowMoves;
+pub use flows::{FlowLists, FlowMoves};
 pub use partition::Fit;
 use partition::{Running, WorkerHandle, annotate_and_verify, partition};
 pub use publisher::{Published, Publisher};

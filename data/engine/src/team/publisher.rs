@@ -11,7 +11,7 @@ use super::TeamError;
 use super::next::{Compiler, Next};
 use super::partition::{Fit, PartSelection, Running, WorkerHandle, annotate_and_verify, partition};
 use crate::mailbox::Waker;
-use crate::moves::MoveOrder;
+use crate::moves::FlowOrder;
 use crate::schedule::{BlockMaker, Homes, Idp, NodeRef, Update};
 
 /// How long a change waits for the workers by default. A turn takes microseconds.
@@ -118,8 +118,8 @@ impl Publisher {
         running.idps.sharded().map(|(name, owners)| (name.to_owned(), owners.clone())).collect()
     }
 
-    /// Orders a worker to move flows away; returns the handle that wakes it.
-    pub(super) fn give_order(&self, worker: u16, order: Arc<MoveOrder>) -> Option<Waker> {
+    /// Orders a worker to list or move flows; returns the handle that wakes it.
+    pub(super) fn give_order(&self, worker: u16, order: FlowOrder) -> Option<Waker> {
         let handle = self.handles.get(usize::from(worker))?;
         handle.moves.put(order);
         handle.waker.wake();

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use weever_block::{
-    Block, BlockType, Buffer, Burst, Cx, FlowClaim, FlowKey, Mask, PortDoc, Ports, State,
+    Block, BlockType, Buffer, Burst, Cx, FlowClaim, FlowEnds, FlowKey, Mask, PortDoc, Ports, State,
     StateKind, bits,
 };
 use weever_graph::Effects;
@@ -84,6 +84,19 @@ impl Block for Sequence {
 
     fn flow_of(&self, packet: &Buffer) -> Option<FlowKey> {
         Some(key(number(packet) / FLOW))
+    }
+
+    /// Two at once, by the peer's port.
+    fn list_flows(&self, from: usize, list: &mut Vec<FlowEnds>) -> Option<usize> {
+        let mut flows: Vec<u64> = self.next.keys().copied().collect();
+        flows.sort_unstable();
+        list.extend(flows.iter().skip(from).take(2).map(|flow| FlowEnds {
+            key: key(*flow),
+            protocol: 17,
+            local: ([10, 0, 0, 1], 7).into(),
+            remote: ([10, 0, 0, 2], *flow as u16).into(),
+        }));
+        (from + 2 < flows.len()).then_some(from + 2)
     }
 
     fn may_leave(&self, _: FlowKey) -> bool {
@@ -242,6 +255,32 @@ proptest! {
         drop((b.team, b.peers, b.cache));
         prop_assert_eq!(b.pool.available(), b.pool.frames());
     }
+}
+
+/// Each worker lists a few in each turn, and one that has none says so.
+#[test]
+fn flows_are_listed_with_the_workers_that_have_their_state() {
+    let mut b = team(4096, 3);
+    for flow in 0..FLOWS {
+        let at = usize::from(flow == 4);
+        send(&mut *b.peers[at], &mut b.cache, flow * FLOW, 1);
+    }
+    let turns = |b: &mut Bench, n: u64| {
+        let worker = |now| move |worker: &mut Worker| drop(worker.turn(now));
+        (1..=n).for_each(|now| b.team.workers.iter_mut().for_each(worker(now)));
+    };
+    turns(&mut b, 2);
+    let list = |b: &Bench| b.team.publisher.list_flows("Seq").expect("it has flows");
+    let (early, late) = (list(&b), list(&b));
+    turns(&mut b, 1);
+    assert_eq!(early.wait(Duration::ZERO), None, "worker 0 has four, and lists two in a turn");
+    turns(&mut b, 2);
+    let mut flows = late.wait(Duration::ZERO).expect("all have answered");
+    flows.sort_by_key(|(_, flow)| flow.remote);
+    let told: Vec<_> = flows.iter().map(|(worker, flow)| (*worker, flow.remote.port())).collect();
+    assert_eq!(told, [(0, 0), (0, 1), (0, 2), (0, 3), (1, 4)]);
+    assert!(flows.iter().all(|(_, flow)| flow.key == key(flow.remote.port().into())));
+    assert!(b.team.publisher.list_flows("Source").is_err());
 }
 
 /// Two workers, and packets of flow 0 that arrive at either.
