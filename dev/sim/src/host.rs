@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weever_engine::{CounterKind, Fault, Reading};
 use weever_host::{Host, HostBuilder, InterfaceConfig, Prefix, Route, Service, with_dhcp_socket};
+use weever_link::Link;
 use weever_link::fault::{FaultConfig, FaultControl, FaultyLink};
 use weever_link::memory::MemoryLink;
 use weever_models::counters::HOST_SOURCE;
@@ -14,7 +15,9 @@ use weever_wire::ipv4::protocol;
 use weever_wire::ipv6::mapped;
 
 use crate::SimError;
-use crate::sockets::{self, Datagram, Inbox, KEEP, SEND, SEND_TYPE};
+use crate::sockets::{self, Datagram, Inbox, KEEP, LISTEN, SEND, SEND_TYPE};
+use crate::sorter::{SortedLink, Sorter};
+use crate::workers::Workers;
 
 const FRAMES: u32 = 4096;
 
@@ -41,6 +44,7 @@ pub(crate) struct HostSpec {
     pub(crate) routes: Vec<(String, IpAddr)>,
     pub(crate) sockets: Vec<(Service, u16)>,
     pub(crate) forwarding: bool,
+    pub(crate) workers: u16,
 }
 
 impl HostSpec {
@@ -51,15 +55,20 @@ impl HostSpec {
             routes: Vec::new(),
             sockets: Vec::new(),
             forwarding: false,
+            workers: 1,
         }
     }
 }
+
+/// The faults of a port, with the number of its cable.
+type Plug = (usize, FaultControl);
 
 /// A host that runs.
 pub(crate) struct SimHost {
     pub(crate) name: String,
     pub(crate) stack: Host,
-    pub(crate) plugs: Vec<(usize, FaultControl)>,
+    pub(crate) plugs: Vec<Plug>,
+    pub(crate) workers: Workers,
     inbox: Arc<Inbox>,
     burst: Burst,
 }
@@ -77,18 +86,30 @@ impl SimHost {
             host(&with_dhcp_socket(sockets_of(&spec))).map_err(|e| failed(e.to_string()))?;
         sockets::fit(&mut graph).ok_or_else(|| failed("its graph has no UDP".into()))?;
         builder.graph(graph, HOST_SOURCE);
-        builder.registry(weever_blocks_std::registry().with(&[&SEND_TYPE, &KEEP]));
+        builder.registry(weever_blocks_std::registry().with(&[&SEND_TYPE, &LISTEN, &KEEP]));
         let inbox = Arc::new(Inbox::default());
         builder.env().provide(Arc::clone(&inbox));
         builder.secret(seed);
         builder.network().settings.forwarding = spec.forwarding;
-        let plugs = attach(&mut builder, spec.ports).map_err(failed)?;
+        builder.workers(spec.workers.into());
+        let (plugs, sorters) = attach(&mut builder, spec.ports, spec.workers).map_err(failed)?;
+        let workers = Workers::new(spec.workers.into(), sorters, seed);
         for (to, via) in &spec.routes {
             let route = Route::via(parse(to).map_err(failed)?, *via);
             builder.route(&route).map_err(|e| failed(e.to_string()))?;
         }
         let stack = builder.build(0).map_err(|e| failed(e.to_string()))?;
-        Ok(SimHost { name, stack, plugs, inbox, burst: Burst::new() })
+        Ok(SimHost { name, stack, plugs, workers, inbox, burst: Burst::new() })
+    }
+
+    /// A turn of its workers; whether there may be more to do at this instant.
+    pub(crate) fn step(&mut self, now: Nanos) -> bool {
+        self.workers.step(&mut self.stack, now)
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Nanos> {
+        let both = [self.stack.next_deadline(), self.workers.next_deadline()];
+        both.into_iter().flatten().min()
     }
 
     /// Sends a datagram as an application would.
@@ -171,16 +192,25 @@ fn sockets_of(spec: &HostSpec) -> HostConfig {
     HostConfig { sockets: spec.sockets.iter().map(socket).collect(), ..HostConfig::default() }
 }
 
-/// Gives the host an interface on each port, with faults in between; returns the faults' controls.
+/// Gives the host an interface on each port, with faults in between and as many queues as it has workers;
+/// returns the faults' controls and the filters.
 fn attach(
     builder: &mut HostBuilder,
     ports: Vec<Port>,
-) -> Result<Vec<(usize, FaultControl)>, String> {
-    let mut plugs = Vec::new();
+    workers: u16,
+) -> Result<(Vec<Plug>, Vec<Sorter>), String> {
+    let (mut plugs, mut sorters) = (Vec::new(), Vec::new());
     for (number, port) in ports.into_iter().enumerate() {
         let link = FaultyLink::new(Box::new(port.link), port.config);
         plugs.push((port.cable, link.control()));
-        let link = builder.link(Box::new(link));
+        let link: Box<dyn Link> = if workers > 1 {
+            let sorted = SortedLink::new(Box::new(link), workers).ok_or("a cable has one queue")?;
+            sorters.push(sorted.sorter());
+            Box::new(sorted)
+        } else {
+            Box::new(link)
+        };
+        let link = builder.link(link);
         let addresses = port.addr.split(',').map(parse).collect::<Result<_, _>>()?;
         let name = format!("eth{number}");
         // Routers' advertisements are listened to as soon as there is an IPv6 address.
@@ -188,7 +218,7 @@ fn attach(
         let config = InterfaceConfig { addresses, slaac, ..InterfaceConfig::new(name, link) };
         builder.interface(config).map_err(|e| e.to_string())?;
     }
-    Ok(plugs)
+    Ok((plugs, sorters))
 }
 
 fn parse(text: &str) -> Result<Prefix, String> {

@@ -19,12 +19,17 @@
 //! assert_eq!(sim.received(a)[0].payload, b"hello");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! A host may have several [workers](Topology::workers), at different speeds. Its listening ports have state for
+//! each flow, which goes to another worker while datagrams arrive ([`Sim::move_flow`]).
 #![forbid(unsafe_code)]
 
 mod host;
 mod run;
 mod sockets;
+mod sorter;
 mod topology;
+mod workers;
 
 use std::net::IpAddr;
 

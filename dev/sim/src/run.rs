@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weever_blocks_std::host::Network;
-use weever_engine::{Publisher, Reading};
+use weever_engine::{Moved, Publisher, Reading};
 use weever_packet::Nanos;
 
 use crate::host::{CableId, HostId, HostSpec, SimHost};
@@ -58,7 +58,7 @@ impl Sim {
     }
 
     fn next_deadline(&self) -> Option<Nanos> {
-        self.hosts.iter().filter_map(|host| host.stack.next_deadline()).min()
+        self.hosts.iter().filter_map(SimHost::next_deadline).min()
     }
 
     /// A cable hands over arrived frames in its sender's turn, which counts as no work of the
@@ -68,7 +68,7 @@ impl Sim {
         for _ in 0..RESTLESS {
             let mut idle = true;
             for host in &mut self.hosts {
-                idle &= !host.stack.step(self.now);
+                idle &= !host.step(self.now);
             }
             quiet = if idle { quiet + 1 } else { 0 };
             if quiet == 2 {
@@ -95,6 +95,33 @@ impl Sim {
     /// The datagrams that have come to a host's listening ports since the last call, in order.
     pub fn received(&mut self, host: HostId) -> Vec<Datagram> {
         self.hosts[host.0].received()
+    }
+
+    /// Has the datagrams from `peer` to a listening port of a host arrive at another of its workers, by a
+    /// filter for the peer's port, and their flow's state go there. It takes some time.
+    ///
+    /// # Errors
+    /// When the host has no such worker.
+    pub fn move_flow(
+        &mut self,
+        host: HostId,
+        peer: SocketAddr,
+        port: u16,
+        worker: u16,
+    ) -> Result<(), SimError> {
+        let SimHost { name, stack, workers, .. } = &mut self.hosts[host.0];
+        workers.begin(stack, name, (peer, port), worker)
+    }
+
+    /// The results of all moves of a host's flows so far.
+    pub fn moved(&self, host: HostId) -> Moved {
+        self.hosts[host.0].workers.moved()
+    }
+
+    /// The datagrams that have arrived at a host with several workers since the last call, in their order
+    /// at its device: each peer's port and the payload.
+    pub fn arrived(&self, host: HostId) -> Vec<(u16, Vec<u8>)> {
+        self.hosts[host.0].workers.take_arrived()
     }
 
     /// A host's network, to look at and to change.

@@ -58,6 +58,12 @@ impl Topology {
         self.cables[cable.0].mtu = mtu;
     }
 
+    /// Gives a host so many workers (at most 16), and each of its interfaces a queue for each of them. Frames
+    /// arrive at the first but for [flows that move](Sim::move_flow). The workers run at different speeds.
+    pub fn workers(&mut self, host: HostId, count: u16) {
+        self.hosts[host.0].workers = count.clamp(1, 16);
+    }
+
     /// Has a host pass on packets for others.
     pub fn forwarding(&mut self, host: HostId) {
         self.hosts[host.0].forwarding = true;
