@@ -8,13 +8,13 @@ use std::time::Duration;
 use weever_block::{Env, FlowOwner};
 use weever_blocks_std::host::{Neighbours, provide};
 use weever_blocks_std::testing::{frames::*, host::host_state};
-use weever_engine::{Limits, Member, MemberQueue, Team};
+use weever_engine::{CounterKind, Limits, Member, MemberQueue, Team};
 use weever_link::memory::{MemoryConfig, pair};
 use weever_link::{Link, LinkQueue};
 use weever_models::counters::HOST_SOURCE;
 use weever_models::{HostConfig, host};
 use weever_net::iface::IfaceId;
-use weever_packet::{Burst, HugePages, Pool, PoolCache, PoolConfig};
+use weever_packet::{Buffer, Burst, HugePages, Pool, PoolCache, PoolConfig};
 use weever_tcp::{Ecn, Endpoint, Events, Id, Region, Segment, State, TcpConfig, Tuple};
 use weever_wire::checksum::Pseudo;
 use weever_wire::ipv4::Ipv4View;
@@ -262,4 +262,55 @@ fn segments_become_as_short_as_a_router_says() {
         world.path = 1000;
         world.expect_all();
     }
+}
+
+/// A segment that found no free frame leaves with the next one that comes home, without a timer.
+#[test]
+fn a_segment_that_found_no_frame_leaves_with_the_next_free_one() {
+    let mut world = World::new(0);
+    world.cable = Some(0);
+    world.connect();
+    world.run_until(|world| world.progress() > 20_000);
+    let mut held: Vec<Buffer> = std::iter::from_fn(|| world.frames.alloc()).collect();
+    for worker in &mut world.team.workers {
+        held.extend(std::iter::from_fn(|| worker.engine().pool().alloc()));
+    }
+    // The client is silent from here on: the host has to send again what was not acknowledged.
+    let hear = |world: &mut World, held: &mut Vec<Buffer>| {
+        let mut burst = Burst::new();
+        let count = world.cables[0].rx(&mut world.frames, &mut burst, 64).unwrap();
+        held.extend((0..count).filter_map(|slot| burst.take(slot)));
+        // Frames that come home to the workers are taken, too.
+        let workers = world.team.workers.iter_mut();
+        held.extend(workers.flat_map(|worker| {
+            std::iter::from_fn(|| worker.engine().pool().alloc()).collect::<Vec<_>>()
+        }));
+        count
+    };
+    let wants = |world: &mut World| {
+        let engine = world.team.workers[0].engine();
+        engine.counters().get(ENDPOINT, CounterKind::Own, "no_buffer").unwrap_or(0)
+    };
+    let turn = |world: &mut World| drop(world.team.workers[0].turn(world.now));
+    while hear(&mut world, &mut held) > 0 {}
+    let before = wants(&mut world);
+    for _ in 0..5000 {
+        if wants(&mut world) > before {
+            break;
+        }
+        world.now += STEP;
+        turn(&mut world);
+        hear(&mut world, &mut held);
+    }
+    assert!(wants(&mut world) > before, "it wants to send again, and there is no frame");
+    turn(&mut world);
+    assert_eq!(hear(&mut world, &mut held), 0);
+    drop(held.pop());
+    for _ in 0..3 {
+        // The time stands still.
+        turn(&mut world);
+    }
+    let mut burst = Burst::new();
+    let count = world.cables[0].rx(&mut world.frames, &mut burst, 64).unwrap();
+    assert_eq!(count, 1, "one frame came home, and one segment left in it");
 }

@@ -1,10 +1,11 @@
 //! The endpoint of a worker: segments, ICMP errors and deadlines go in, segments to be sent come out.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weever_block::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, FlowKey, Mask, Nanos, ParamDoc,
-    PortDoc, Ports, READS, State, StateKind, bits,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, FlowEnds, FlowKey, Mask, Nanos,
+    ParamDoc, PortDoc, Ports, READS, State, StateKind, bits,
 };
 use weever_graph::Effects;
 use weever_net::pmtu::View;
@@ -12,6 +13,8 @@ use weever_net::random::Key;
 use weever_net::state::NetState;
 use weever_net::stream::StreamPort;
 use weever_packet::Flags;
+use weever_tcp::Connection;
+use weever_wire::ipv4::protocol;
 
 use super::arrive::OUT;
 use super::rx::{FLOWS, Said, flow_key, tuple};
@@ -23,7 +26,7 @@ use crate::socket::Applications;
 
 /// The endpoint of each worker.
 pub static ENDPOINT: BlockType = BlockType {
-    spawns: &["ipv4", "ipv6"],
+    spawns: &["ipv4", "ipv6", "buffer"],
     effects: READS.union(Effects::CONSUMES),
     state: StateKind::Sharded,
     params: &[
@@ -155,9 +158,13 @@ impl Block for TcpEndpoint {
         let (tcp, state, paths) = self.tcp((cx.worker, cx.now), port.as_deref());
         let given = Given { state, paths, flows, port: port.as_deref() };
         for task in bits(input) {
-            // Applications wake the endpoint by a packet without octets.
+            // Applications wake the endpoint by a packet without octets; a buffer that it waited for is one.
             let Some(packet) = burst.get(task).filter(|packet| is_something(packet)) else {
-                ports.enable(OUT, 1 << task);
+                if tcp.waits_for_buffer() && burst.get(task).is_some() {
+                    cx.consume(1 << task);
+                } else {
+                    ports.enable(OUT, 1 << task);
+                }
                 continue;
             };
             let port = match Said::of(packet) {
@@ -168,6 +175,15 @@ impl Block for TcpEndpoint {
                 ports.enable(port, 1 << task);
             }
         }
+        tcp.work(cx, &given);
+    }
+
+    /// The buffers that it waited for: what was to be sent goes on.
+    fn collect(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, claimed: Mask) {
+        let (port, flows) = (self.port(cx.worker), self.flows);
+        let (tcp, state, paths) = self.tcp((cx.worker, cx.now), port.as_deref());
+        let given = Given { state, paths, flows, port: port.as_deref() };
+        tcp.take_buffers(bits(claimed).filter_map(|task| burst.take(task)));
         tcp.work(cx, &given);
     }
 
@@ -191,6 +207,22 @@ impl Block for TcpEndpoint {
     fn flow_of(&self, packet: &Buffer) -> Option<FlowKey> {
         let tuple = Said::of(packet).map(|said| said.tuple).or_else(|| tuple(packet))?;
         Some(flow_key(&tuple, self.flows))
+    }
+
+    /// Connections that have just come, and are no more than a message yet, are missed.
+    fn list_flows(&self, from: usize, list: &mut Vec<FlowEnds>) -> Option<usize> {
+        let tcp = self.tcp.as_ref()?;
+        let (connections, next) = tcp.sessions.range(from);
+        for (id, key) in connections {
+            let Some(tuple) = tcp.endpoint.get(id).map(Connection::tuple) else { continue };
+            list.push(FlowEnds {
+                key,
+                protocol: protocol::TCP,
+                local: SocketAddr::new(tuple.local, tuple.local_port),
+                remote: SocketAddr::new(tuple.remote, tuple.remote_port),
+            });
+        }
+        next
     }
 
     /// A stream stays until its application has changed over to this worker.

@@ -14,6 +14,9 @@ pub(super) const REGION: u32 = 256 << 10;
 /// What a window may grow to, when its connection could be quicker: 4 MiB, a gigabit over 32 ms.
 pub(super) const MAX_REGION: u32 = 4 << 20;
 
+/// Slots of which the connections are listed at once: some microseconds' work.
+const LISTED: usize = 256;
+
 /// The use of a connection's octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
@@ -373,6 +376,16 @@ impl Sessions {
     /// The application's stream of a connection, if it is one's.
     pub(super) fn stream(&self, id: Id) -> Option<StreamId> {
         self.slots.get(id.slot())?.as_ref().filter(|session| session.id == id)?.stream()
+    }
+
+    /// The connections of some slots, from number `from` on, with their flows; and where to go on.
+    pub(super) fn range(
+        &self,
+        from: usize,
+    ) -> (impl Iterator<Item = (Id, FlowKey)> + '_, Option<usize>) {
+        let to = self.slots.len().min(from.saturating_add(LISTED));
+        let some = self.slots.get(from..to).unwrap_or_default().iter().flatten();
+        (some.map(|session| (session.id, session.flow)), (to < self.slots.len()).then_some(to))
     }
 
     /// The connections of a flow: nearly always one.

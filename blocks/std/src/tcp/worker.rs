@@ -1,6 +1,7 @@
 //! The state of a worker's endpoint, and the work that follows from segments, requests and deadlines.
 
-use weever_block::{Cx, Nanos};
+use weever_block::{Buffer, Cx, Nanos, Priority};
+use weever_net::SECOND;
 use weever_net::pmtu::View;
 use weever_net::random::Key;
 use weever_net::state::NetState;
@@ -27,8 +28,10 @@ pub(super) const FLOWS_FULL: usize = 7;
 const BUDGET: usize = 64;
 /// There is another connection between the ends of one that has moved here.
 const ECONNABORTED: u16 = 103;
-/// When to ask again for a buffer.
-const NO_BUFFER_WAIT: Nanos = 1_000_000;
+/// The spawn edge of the task that brings a buffer.
+const BUFFER: usize = 2;
+/// When to ask again for a buffer if none has come: the request found no place among the delayed tasks.
+const ASK_AGAIN: Nanos = SECOND;
 
 /// The state that a successor of the block goes on with.
 pub(super) struct Tcp {
@@ -42,6 +45,10 @@ pub(super) struct Tcp {
     acceptable: bool,
     /// Generation of the network that the MTU was taken from.
     pub(super) generation: u64,
+    /// When a buffer was asked for that has not come: there is something to send, and none was free.
+    asked: Option<Nanos>,
+    /// Buffers that came, for what is sent next.
+    spare: Vec<Buffer>,
 }
 
 /// A connection on its way from one worker to another.
@@ -82,7 +89,20 @@ impl Tcp {
             again: Vec::new(),
             acceptable: false,
             generation: 0,
+            asked: None,
+            spare: Vec::new(),
         }
+    }
+
+    /// Whether a buffer that comes is the one that was asked for.
+    pub(super) fn waits_for_buffer(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// The buffers that were asked for.
+    pub(super) fn take_buffers(&mut self, buffers: impl Iterator<Item = Buffer>) {
+        self.spare.extend(buffers);
+        self.asked = None;
     }
 
     /// Listens on the ports of the services, and no others. Established connections go on.
@@ -205,16 +225,27 @@ impl Tcp {
         }
     }
 
+    /// Has a task bring the next free buffer. When to ask again in any case.
+    fn ask_for_buffer(&mut self, cx: &mut Cx<'_>) -> Option<Nanos> {
+        cx.count(NO_BUFFER, 1);
+        let is_due = |asked: Nanos| cx.now >= asked.saturating_add(ASK_AGAIN);
+        if self.asked.is_none_or(is_due) {
+            self.asked = Some(cx.now);
+            cx.spawn_with_buffer(BUFFER, Priority::High);
+        }
+        self.asked.map(|asked| asked.saturating_add(ASK_AGAIN))
+    }
+
     /// Sends up to the budget. When to go on, if there is more.
     fn transmit(&mut self, cx: &mut Cx<'_>, port: Option<&dyn StreamPort>) -> Option<Nanos> {
         for _ in 0..BUDGET {
             // The buffer comes first: a segment taken from the engine and not sent counts as lost.
-            let Some(packet) = cx.alloc() else {
-                cx.count(NO_BUFFER, 1);
-                return Some(cx.now + NO_BUFFER_WAIT);
+            let Some(packet) = self.spare.pop().or_else(|| cx.alloc()) else {
+                return self.ask_for_buffer(cx);
             };
             let Some(transmit) = self.endpoint.poll_transmit(cx.now) else {
                 cx.free(packet);
+                self.spare.drain(..).for_each(|packet| cx.free(packet));
                 return None;
             };
             let session = transmit.connection.and_then(|id| self.sessions.get_mut(id));
