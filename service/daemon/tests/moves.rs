@@ -15,6 +15,7 @@ use common::steered::{Bench, ECHO, STACK, config};
 use socket2::{Domain, Socket, Type};
 use weever_app_sockets::{AppQueue, Event, QueueConfig, StreamOption};
 use weever_daemon::config::Share;
+use weever_service_api::SetRequest;
 use weever_testbed::{Fixture, require_net_admin};
 
 /// Of the high-priority client.
@@ -29,10 +30,10 @@ match = \"tcp src port 4000\"
 queues = { exclusive = 1 }
 ";
 
-fn connect(bench: &Bench) -> TcpStream {
+fn connect_from(bench: &Bench, port: u16) -> TcpStream {
     let stream = bench.net.right.run(|| {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        socket.bind(&SocketAddr::from((Fixture::RIGHT, GOLD)).into()).unwrap();
+        socket.bind(&SocketAddr::from((Fixture::RIGHT, port)).into()).unwrap();
         let to = SocketAddr::from((STACK, ECHO)).into();
         socket.connect_timeout(&to, Duration::from_secs(20)).unwrap();
         TcpStream::from(socket)
@@ -70,6 +71,59 @@ fn handed_over(bench: &Bench) -> u64 {
     let counters = bench.stack.counters();
     let endpoint = counters.nodes.iter().find(|node| node.name == "RxL4TCPEndpoint").unwrap();
     endpoint.spawned.iter().filter(|c| c.name == "to the owner").map(|c| c.packets).sum()
+}
+
+/// A filter of a port: it names no connection.
+const PORT_POLICY: &str = "
+objective = \"balance\"
+
+[[class]]
+name = \"echoed\"
+match = \"tcp dst port 7\"
+queues = { exclusive = 1 }
+";
+
+/// Waits until the policy knows of so many flows, all of them services', with so many filters.
+fn await_flows(bench: &Bench, services: usize) {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let flows = bench.flows().flows;
+        let filters = flows.iter().flat_map(|flow| &flow.filters).count();
+        if flows.len() == services && (filters > 0) == (services > 0) {
+            return;
+        }
+        assert!(Instant::now() < end, "{services} services: {flows:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Connections that are silent for a while have no filters of their own: those of their port move them.
+#[test]
+fn connections_move_with_a_filter_of_their_port() {
+    require_net_admin!();
+    let mut config = config(PORT_POLICY, None, Share::None);
+    (config.services.echo, config.services.tcp_echo) = (None, Some(ECHO));
+    let bench = Bench::start(config);
+    let mut streams: Vec<TcpStream> = (0..8).map(|nth| connect_from(&bench, GOLD + nth)).collect();
+    streams.iter_mut().for_each(|stream| exchange(stream, 4));
+    let (lost, mut arrived) = (dropped(&bench), received(&bench));
+    assert!(arrived > 32, "all arrive at worker 1: {arrived}");
+    for (port, services) in [(None, 0), (Some(ECHO), 1)] {
+        await_flows(&bench, 1 - services);
+        let setting =
+            format!("services.tcp-echo={}", port.map_or("none".into(), |p| p.to_string()));
+        bench.ask(|client| client.call(&setting.parse::<SetRequest>().unwrap()).unwrap());
+        await_flows(&bench, services);
+        let before = handed_over(&bench);
+        streams.iter_mut().for_each(|stream| exchange(stream, 4));
+        assert_eq!(handed_over(&bench), before, "{services}: their state went with the filter");
+        let now = received(&bench);
+        assert_eq!(now > arrived, services == 1, "{services}: {arrived}, then {now}");
+        arrived = now;
+    }
+    assert_eq!(dropped(&bench), lost, "none was lost");
+    drop(streams);
+    assert_eq!(bench.stack.stop().failure, None);
 }
 
 /// An application that sends back what its streams bring, until it is told to stop.
@@ -126,7 +180,7 @@ fn a_stream_of_an_application_moves_too() {
 
 /// Exchanges octets with the echo service before, while and after its connection moves.
 fn moves(bench: Bench) {
-    let mut stream = connect(&bench);
+    let mut stream = connect_from(&bench, GOLD);
     exchange(&mut stream, 4);
     let lost = dropped(&bench);
     let name = format!("tcp {}:{GOLD} -> {STACK}:{ECHO}", Fixture::RIGHT);

@@ -11,6 +11,7 @@
 //! is worker *i*'s, whose graph is made for the packets that the filters send there. All stewards share
 //! a thread.
 
+mod filters;
 mod moves;
 pub(super) mod report;
 mod setup;

@@ -1,46 +1,47 @@
-//! TCP connections move with their filters.
+//! TCP connections move with the filters that send their segments.
 //!
-//! Before a filter of a connection changes, the worker behind its next queue is told to hold what arrives
-//! there, and when the filter has changed, the state follows between two segments (design note 0036). Wider
-//! filters name no connection: theirs follow their segments by themselves, a little later.
+//! Before filters change, the workers behind the next queues of the connections concerned are told to hold
+//! what arrives there, and when the filters have changed, the state follows between two segments (design
+//! notes 0036 and 0055). A filter of one connection names it; for wider ones the workers list their
+//! connections, and the plan says where each will arrive. Where a hash that is not known decides that,
+//! connections follow their segments by themselves, a little later.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weever_block::FlowKey;
+use weever_block::{FlowEnds, FlowKey};
 use weever_blocks_std::host::Secret;
 use weever_blocks_std::tcp::flow_of;
 use weever_engine::{FlowMoves, Publisher};
-use weever_graph::Field;
-use weever_graph::nic::FlowType;
-use weever_plan::config::{Configuration, Rule, Target};
-use weever_plan::map::place;
-use weever_plan::nic::{Nic, Table};
+use weever_plan::config::Configuration;
+use weever_plan::flow::Conj;
+use weever_plan::map::Places;
+use weever_plan::nic::Nic;
 use weever_plan::watch::FiveTuple;
+
+use super::filters::Filters;
 
 /// The node whose flows are connections.
 const ENDPOINT: &str = "RxL4TCPEndpoint";
-const TCP: u8 = 6;
-/// How long a worker may take to notice that connections leave it. A turn takes microseconds.
+/// How long a worker may take to notice that connections leave it, or to list them. A turn takes
+/// microseconds.
 const PATIENCE: Duration = Duration::from_millis(200);
-
-/// The filters of single connections, with their destinations.
-type Filters = BTreeMap<FiveTuple, Target>;
 
 /// Moves connections to the workers behind their queues.
 pub(super) struct ConnectionMover {
     publisher: Arc<Publisher>,
     secret: Secret,
+    workers: u16,
     present: Filters,
     /// Connections whose filters are about to change.
     moving: Option<FlowMoves>,
 }
 
 impl ConnectionMover {
-    /// The connections of a team under the root key of its host.
-    pub(super) fn new(publisher: Arc<Publisher>, secret: Secret) -> ConnectionMover {
-        ConnectionMover { publisher, secret, present: Filters::new(), moving: None }
+    /// The connections of a team of so many workers under the root key of its host.
+    pub(super) fn new(publisher: Arc<Publisher>, secret: Secret, workers: u16) -> ConnectionMover {
+        ConnectionMover { publisher, secret, workers, present: Filters::default(), moving: None }
     }
 
     /// The filters become those of `next`: connections that will arrive at another worker begin to move.
@@ -64,7 +65,7 @@ impl ConnectionMover {
 
     /// The filters are these now.
     pub(super) fn finish(&mut self, nic: &Nic, present: &Configuration) {
-        self.present = filters(nic, present);
+        self.present = Filters::of(nic, present);
         self.let_go();
     }
 
@@ -78,38 +79,47 @@ impl ConnectionMover {
         }
     }
 
-    /// The connections whose own filter comes, goes or changes, with the workers where they will arrive.
+    /// The connections that a changed filter takes or took, with the workers where they will arrive.
     fn to_move(&self, nic: &Nic, next: &Configuration) -> Vec<(FlowKey, u16)> {
         let Ok(owners) = self.publisher.flow_owners(ENDPOINT) else { return Vec::new() };
-        let next_filters = filters(nic, next);
-        let differs = |tuple: &&FiveTuple| self.present.get(tuple) != next_filters.get(tuple);
-        let gone = self.present.keys().filter(|tuple| !next_filters.contains_key(tuple));
-        let changed = next_filters.keys().chain(gone).filter(differs);
-        let of = |tuple: &FiveTuple| {
+        let mut concerned: HashMap<FlowKey, Conj> = HashMap::new();
+        let mut wide = Vec::new();
+        for packets in self.present.changes(&Filters::of(nic, next)) {
+            let Some(tuple) = FiveTuple::of(&packets) else {
+                wide.push(packets);
+                continue;
+            };
             let key = flow_of(&self.secret, tuple.dst, tuple.src);
-            owners.owner(key)?;
-            let queue = place(nic, next, &tuple.packets()?).queue()?;
-            Some((key, u16::try_from(queue).ok()?))
+            if owners.owner(key).is_some() {
+                concerned.extend(tuple.packets().map(|packets| (key, packets)));
+            }
+        }
+        if !wide.is_empty() && !owners.is_empty() {
+            let all = self.connections().into_iter();
+            let taken = |packets: &Conj| wide.iter().any(|wide| !wide.disjoint(packets));
+            concerned.extend(all.filter(|(_, packets)| taken(packets)));
+        }
+        if concerned.is_empty() {
+            return Vec::new();
+        }
+        let mut places = Places::new(nic, next);
+        let next_worker = |(key, packets): (FlowKey, Conj)| {
+            let worker = u16::try_from(places.of(&packets).queue()?).ok()?;
+            (worker < self.workers).then_some((key, worker))
         };
-        changed.filter_map(of).collect()
+        concerned.into_iter().filter_map(next_worker).collect()
     }
-}
 
-fn filters(nic: &Nic, configuration: &Configuration) -> Filters {
-    let tables = nic.tables.iter().zip(&configuration.rules);
-    let rules = tables.flat_map(|(table, rules)| rules.iter().map(move |rule| (table, rule)));
-    let tuple = |packets| FiveTuple::of(&packets).filter(|tuple| tuple.protocol == TCP);
-    let filter =
-        |(table, rule): (&Table, &Rule)| Some((tuple(rule.matches(&table.model))?, rule.target));
-    rules.filter(|(table, rule)| is_of_tcp(table, rule)).filter_map(filter).collect()
-}
-
-/// Whether a filter asks for TCP. Sorts the many filters of other flows out before anything is made of them.
-fn is_of_tcp(table: &Table, rule: &Rule) -> bool {
-    if let Some(protocol) = rule.flow_type.and_then(FlowType::protocol) {
-        return protocol == TCP;
+    /// All connections, with their packets from the peer.
+    fn connections(&self) -> Vec<(FlowKey, Conj)> {
+        let listed = self.publisher.list_flows(ENDPOINT).ok();
+        let Some(flows) = listed.and_then(|lists| lists.wait(PATIENCE)) else {
+            tracing::debug!("a worker is late: its connections follow their filters later");
+            return Vec::new();
+        };
+        let packets = |FlowEnds { key, protocol, local, remote }: FlowEnds| {
+            Some((key, FiveTuple { protocol, src: remote, dst: local }.packets()?))
+        };
+        flows.into_iter().filter_map(|(_, flow)| packets(flow)).collect()
     }
-    let protocol = |field| matches!(field, Field::Ip4Proto | Field::Ip6Next);
-    let mut keys = table.model.matches.iter().zip(&rule.keys);
-    keys.any(|(m, key)| protocol(m.field) && key.mask != 0 && key.value == TCP.into())
 }

@@ -39,7 +39,8 @@ impl WorkerReceivers {
         wait_modes: Arc<WaitModes>,
     ) -> WorkerReceivers {
         let secret = *host.env.get_or_default::<Secret>();
-        let connections = ConnectionMover::new(Arc::clone(&host.publisher), secret);
+        let connections =
+            ConnectionMover::new(Arc::clone(&host.publisher), secret, host.workers.len() as u16);
         let (present, next, took) = (Vec::new(), None, Duration::ZERO);
         WorkerReceivers { link, graph_parts, wait_modes, connections, present, next, took }
     }
