@@ -228,9 +228,13 @@ fn an_exhausted_pool_is_counted_by_the_device() {
     kept.extend(receive(&mut *queue, &mut cache));
     assert_eq!(kept.len(), 64, "{stats:?}");
     assert!(stats.fill_empty > 0 && stats.rx_dropped > 0, "{stats:?}");
+    queue.advance(5_000_000_000);
+    let relend = queue.next_deadline().expect("a worker that sleeps looks after the device");
+    assert!((5_000_000_001..6_000_000_000).contains(&relend), "{relend}");
     drop((hoard, kept));
     let wanted = |packet: &Buffer| is_udp_to(packet, Fixture::LEFT);
     receive(&mut *queue, &mut cache);
+    assert_eq!(queue.next_deadline(), None, "it has frames again");
     socket.send_to(b"x", (Fixture::LEFT, 9)).unwrap();
     assert!(await_packet(&mut *queue, &mut cache, wanted).is_some());
 }

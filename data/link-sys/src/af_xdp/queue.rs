@@ -168,22 +168,26 @@ impl XskQueue {
         }
     }
 
-    /// The meaning of a failed kick. A device that is down may come up again, and packets that the
-    /// kernel has no room for now are tried again in the next turn.
     fn sort(&self, errno: Errno, what: &'static str) -> Result<(), LinkError> {
-        let link = self.link.clone();
-        match errno {
-            Errno::AGAIN
-            | Errno::BUSY
-            | Errno::NOBUFS
-            | Errno::NOMEM
-            | Errno::NETDOWN
-            | Errno::INTR => Ok(()),
-            Errno::NXIO | Errno::NODEV => {
-                Err(LinkError::Gone { link, why: "the interface was removed".into() })
-            }
-            other => Err(LinkError::Io { link, what, source: other.into() }),
+        verdict(&self.link, errno, what)
+    }
+}
+
+/// The meaning of a failed kick. A device that is down may come up again, and packets that the
+/// kernel has no room for now are tried again in the next turn.
+fn verdict(link: &str, errno: Errno, what: &'static str) -> Result<(), LinkError> {
+    let link = link.to_owned();
+    match errno {
+        Errno::AGAIN
+        | Errno::BUSY
+        | Errno::NOBUFS
+        | Errno::NOMEM
+        | Errno::NETDOWN
+        | Errno::INTR => Ok(()),
+        Errno::NXIO | Errno::NODEV => {
+            Err(LinkError::Gone { link, why: "the interface was removed".into() })
         }
+        other => Err(LinkError::Io { link, what, source: other.into() }),
     }
 }
 
@@ -391,4 +395,23 @@ pub(super) fn unconsumed(parts: &RingParts<u64>) -> Vec<u64> {
         unsafe { slots.add(slot as usize).read() }
     };
     (0..n).map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_short_of_memory_ends_no_queue_and_a_device_that_is_gone_does() {
+        let passing =
+            [Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN, Errno::BUSY, Errno::NETDOWN, Errno::INTR];
+        for errno in passing {
+            assert!(verdict("eth7", errno, "sendto").is_ok(), "{errno}");
+        }
+        for errno in [Errno::NXIO, Errno::NODEV] {
+            assert!(matches!(verdict("eth7", errno, "sendto"), Err(LinkError::Gone { .. })));
+        }
+        let text = verdict("eth7", Errno::INVAL, "sendto").unwrap_err().to_string();
+        assert!(text.starts_with("link eth7: sendto: "), "{text}");
+    }
 }

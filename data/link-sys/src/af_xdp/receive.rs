@@ -93,14 +93,24 @@ impl Receiver {
     /// whether the queue has just received something.
     #[inline]
     pub(super) fn refill(&mut self, socket: &Socket, stock: &mut Stock, received: bool) {
-        let lent = self.owed >= self.batch && self.lend(&socket.frames.fill, stock, u32::MAX);
-        // A zero-copy driver that found the ring empty sleeps until it is woken, also if another socket
-        // of the device queue has filled the ring: so every poll in vain looks at the flag.
-        let fill = &socket.frames.fill;
-        if (lent || !received) && fill.needs_wakeup() && fill.free() < fill.capacity() {
+        if self.refill_ring(&socket.frames.fill, stock, received) {
             // A device that is gone is noticed elsewhere.
             let _next_time = recv(socket, &mut [0; 0], RecvFlags::DONTWAIT);
         }
+    }
+
+    /// The same for the ring alone; whether the driver has to be woken.
+    #[inline]
+    fn refill_ring(
+        &mut self,
+        fill: &MultiProducer<u64>,
+        stock: &mut Stock,
+        received: bool,
+    ) -> bool {
+        let lent = self.owed >= self.batch && self.lend(fill, stock, u32::MAX);
+        // A zero-copy driver that found the ring empty sleeps until it is woken, also if another socket
+        // of the device queue has filled the ring: so every poll in vain looks at the flag.
+        (lent || !received) && fill.needs_wakeup() && fill.free() < fill.capacity()
     }
 
     /// Whether the device has no frame left to receive into, since the pool had none to lend.
@@ -256,6 +266,25 @@ mod tests {
         assert!(bench.receiver.lend(&bench.fill, &mut bench.stock, u32::MAX));
         assert_eq!(bench.receiver.lend_batch(7, &bench.fill, &mut bench.stock), 0);
         assert_eq!(bench.home(), 192);
+    }
+
+    /// Another socket of the device queue may have filled the ring that the driver found empty.
+    #[test]
+    fn a_driver_that_sleeps_is_woken_by_every_poll_in_vain_as_long_as_it_has_frames_to_take() {
+        let mut bench = bench();
+        let wakes = |bench: &mut Bench, received| {
+            bench.receiver.refill_ring(&bench.fill, &mut bench.stock, received)
+        };
+        bench.kernel.set_needs_wakeup(true);
+        assert!(wakes(&mut bench, true), "it has just been lent frames");
+        assert!(!wakes(&mut bench, true), "it receives");
+        assert!(wakes(&mut bench, false) && wakes(&mut bench, false));
+        bench.kernel.set_needs_wakeup(false);
+        assert!(!wakes(&mut bench, false), "it is awake");
+        bench.kernel.set_needs_wakeup(true);
+        // SAFETY: the only thread.
+        assert_eq!(unsafe { bench.kernel.take(LENT) }.len(), LENT as usize);
+        assert!(!wakes(&mut bench, false), "it has them all");
     }
 
     #[test]
