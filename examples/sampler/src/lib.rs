@@ -1,12 +1,16 @@
-//! Two blocks that weever does not know. A program adds them to the registry of its stack
+//! Three blocks that weever does not know. A program adds them to the registry of its stack
 //! (`src/main.rs`), and graphs use them by name (`sampler.unicorn`).
 #![forbid(unsafe_code)]
+
+mod gate;
 
 use weever_block::{
     Block, BlockType, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, READS, State, StateKind, bits,
     validator,
 };
 use weever_graph::Effects;
+
+pub use gate::{GATE, Lever};
 
 /// A validator: a test of each packet.
 pub static LONG_FRAME: BlockType = BlockType {

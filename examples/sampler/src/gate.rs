@@ -1,0 +1,148 @@
+//! A block that another program tells what to do, by a socket: it waits for a descriptor, and no thread does.
+
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use weever_block::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports, Priority, StateKind, bits};
+use weever_graph::Effects;
+
+/// The end of a socket from which a gate reads; the program provides it in the blocks' environment.
+#[derive(Debug)]
+pub struct Lever {
+    stream: UnixStream,
+    fd: Arc<OwnedFd>,
+}
+
+impl Lever {
+    /// A lever, and the end of it that the other program has: `1` opens the gate, `0` shuts it.
+    ///
+    /// # Errors
+    /// When there is no descriptor left.
+    pub fn new() -> io::Result<(Lever, UnixStream)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let fd = Arc::new(OwnedFd::from(ours.try_clone()?));
+        Ok((Lever { stream: ours, fd }, theirs))
+    }
+}
+
+/// A block that waits for a descriptor.
+pub static GATE: BlockType = BlockType {
+    spawns: &["told"],
+    effects: Effects::STATEFUL,
+    // One worker reads the descriptor.
+    state: StateKind::SingleHomed,
+    ..BlockType::new(
+        "Gate",
+        "Lets packets through while it is open, as a program says by a socket.",
+        &[
+            PortDoc { name: "open", doc: "packets that pass" },
+            PortDoc { name: "shut", doc: "packets that do not" },
+            PortDoc { name: "told", doc: "tasks without a packet, which have read the socket" },
+        ],
+        |build| {
+            let lever = build.env::<Lever>("the lever of the gate")?;
+            Ok(Box::new(Gate { lever, is_open: false, waits: false }))
+        },
+    )
+};
+
+struct Gate {
+    lever: Arc<Lever>,
+    is_open: bool,
+    /// Whether a task waits for the descriptor.
+    waits: bool,
+}
+
+impl Gate {
+    /// Reads all there is, without blocking. Whether more may come.
+    fn listen(&mut self) -> bool {
+        let mut octets = [0; 64];
+        loop {
+            match (&self.lever.stream).read(&mut octets) {
+                Ok(0) => return false,
+                Ok(count) => self.is_open = octets[count - 1] == b'1',
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+}
+
+impl Block for Gate {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let told = bits(input).filter(|task| burst.get(*task).is_none());
+        let told: Mask = told.fold(0, |mask, task| mask | 1 << task);
+        // What was said before the first packet holds for it.
+        let is_first = !self.waits;
+        if (told != 0 || is_first) && self.listen() {
+            cx.spawn_when_readable(0, Arc::clone(&self.lever.fd), Priority::Low);
+        }
+        self.waits = true;
+        ports.enable(if self.is_open { 0 } else { 1 }, input & !told);
+        ports.enable(2, told);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use weever_blocks_std::registry;
+    use weever_host::{Host, HostBuilder};
+    use weever_link::memory::{MemoryConfig, pair};
+    use weever_link::{Link, LinkQueue};
+    use weever_packet::{Pool, PoolCache, PoolConfig};
+
+    use super::*;
+
+    const TEXT: &str = "
+graph gate {
+    node RxQueue { attr \"source\" port out[Gate] }
+    node Gate {
+        attr \"drop shut: the gate is shut\"
+        attr \"ends=told\"
+        spawn told Gate
+        port open[Mirror]
+        port shut[]
+        port told[]
+    }
+    node Mirror { implementation TxQueue }
+}";
+
+    /// Sends a frame and lets the host come to rest; whether it came back.
+    fn passes(host: &mut Host, peer: &mut dyn LinkQueue, cache: &mut PoolCache) -> bool {
+        let mut frame = cache.alloc().unwrap();
+        assert!(frame.append(&[0; 60]));
+        peer.tx(cache, &mut [frame].into()).unwrap();
+        peer.flush(cache).unwrap();
+        while host.step(1_000) {}
+        peer.rx(cache, &mut Burst::new(), 64).unwrap() == 1
+    }
+
+    #[test]
+    fn the_gate_does_as_it_is_told() {
+        let (lever, mut theirs) = Lever::new().unwrap();
+        let (ours, mut far) = pair(&MemoryConfig::default()).unwrap();
+        let mut builder = HostBuilder::new(Pool::new(PoolConfig::default()).unwrap());
+        builder.registry(registry().with(&[&GATE]));
+        builder.graph(weever_unicorn::load(TEXT, "gate.unicorn").unwrap().graph, "RxQueue");
+        builder.env().provide(Arc::new(lever));
+        builder.link(Box::new(ours));
+        let mut host = builder.build(0).unwrap();
+        let (mut peer, mut cache) = (far.take_queues().remove(0), host.handle().pool.cache());
+        let mut passes = |host: &mut Host| passes(host, &mut *peer, &mut cache);
+        assert!(!passes(&mut host), "nobody has opened it");
+        for (said, is_open) in [(b"1", true), (b"0", false), (b"1", true)] {
+            theirs.write_all(said).unwrap();
+            // An idle turn looks at the descriptor, and the task runs in the next.
+            (0..3).for_each(|_| drop(host.step(2_000)));
+            assert_eq!(passes(&mut host), is_open);
+        }
+        drop(theirs);
+        (0..3).for_each(|_| drop(host.step(3_000)));
+        assert!(passes(&mut host), "it stays as it was");
+        assert!(!host.worker(0).turn(4_000).moved(), "and does not listen any more");
+    }
+}
