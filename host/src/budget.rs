@@ -1,5 +1,5 @@
-//! The division of the pool's frames: one budget over all holders, so that they cannot have more
-//! together than there are.
+//! The division of a host's frames: one budget over all pools and all holders, so that they cannot have
+//! more together than there are.
 
 use std::fmt;
 
@@ -34,16 +34,34 @@ impl FrameShare {
     }
 }
 
-/// The frames of a pool, divided. Frames without a holder are for packets in the making.
+/// The frames of one pool, divided. Frames without a holder are for packets in the making.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FrameBudget {
-    /// Frames of the pool.
+pub struct PoolBudget {
+    /// Its purpose; the workers' pool comes first.
+    pub pool: String,
+    /// Its frames.
     pub frames: usize,
     /// The share of each holder.
     pub shares: Vec<FrameShare>,
+    /// What to do if there are too few frames: `{}` stands for the number that is enough.
+    remedy: &'static str,
+}
+
+/// The frames of a host's pools, divided.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FrameBudget {
+    /// The pools; the workers' first.
+    pub pools: Vec<PoolBudget>,
 }
 
 impl FrameBudget {
+    /// Whether every pool has what its holders need at the least.
+    pub fn is_enough(&self) -> bool {
+        self.pools.iter().all(|pool| pool.least() <= pool.frames)
+    }
+}
+
+impl PoolBudget {
     /// The frames that the holders need together at the least.
     pub fn least(&self) -> usize {
         self.shares.iter().map(|share| share.count * share.least).sum()
@@ -58,21 +76,62 @@ impl FrameBudget {
         *left -= more * count;
         self.shares.push(FrameShare { holder, count, least, each: least + more });
     }
+
+    /// Divides the frames among holders, each with the part of those left that it gets at most.
+    fn divided(mut self, wants: Vec<(usize, Want)>) -> PoolBudget {
+        let least: usize = wants.iter().map(|(_, want)| want.count * want.least).sum();
+        let mut left = self.frames.saturating_sub(least);
+        wants.into_iter().for_each(|(part, want)| self.add(&mut left, part, want));
+        self
+    }
 }
 
-/// The needs of all holders as a table, why they do not fit, and the remedy.
+/// The needs of all holders as a table for each pool, which do not fit, and the remedy.
 impl fmt::Display for FrameBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (least, frames) = (self.least(), self.frames);
-        writeln!(f, "{least} frames are needed, and the pool has {frames}:")?;
-        for FrameShare { holder, count, least, .. } in &self.shares {
-            writeln!(f, "{:>8}  {holder}: {count} with {least} each", count * least)?;
+        let mut remedies = Vec::new();
+        for pool in &self.pools {
+            let (least, frames) = (pool.least(), pool.frames);
+            writeln!(f, "{least} frames are needed of {}, and it has {frames}:", pool.pool)?;
+            for FrameShare { holder, count, least, .. } in &pool.shares {
+                writeln!(f, "{:>8}  {holder}: {count} with {least} each", count * least)?;
+            }
+            if least > frames {
+                let enough = least.next_multiple_of(if frames < 1024 { 64 } else { 1024 });
+                remedies.push(pool.remedy.replace("{}", &enough.to_string()));
+            }
         }
-        write!(
-            f,
-            "use `pool.frames = {}` or more, fewer cores, or fewer queues",
-            least.next_multiple_of(1024)
-        )
+        f.write_str(&remedies.join("; "))
+    }
+}
+
+/// Large frames, for datagrams that are longer than an ordinary one.
+pub(crate) enum LargeFrames {
+    /// Those in which datagrams are put together, at most so many of each family.
+    Pieces { frames: usize, datagrams: usize },
+    /// Those of applications' datagrams on their way out.
+    Applications { frames: usize },
+}
+
+impl LargeFrames {
+    fn divided(self) -> PoolBudget {
+        match self {
+            LargeFrames::Pieces { frames, datagrams } => {
+                let pool = "the large frames for datagrams in pieces".into();
+                let remedy = "fewer datagrams in pieces, or {} large frames";
+                let budget = PoolBudget { pool, frames, remedy, ..PoolBudget::default() };
+                let waiting =
+                    |family| want(format!("{family} datagrams in pieces"), 1, datagrams, 0);
+                let whole = want("whole datagrams on their way", 1, LEAST_WAITING, frames);
+                budget.divided(vec![(1, waiting("IPv4")), (1, waiting("IPv6")), (1, whole)])
+            }
+            LargeFrames::Applications { frames } => {
+                let pool = "the large frames for applications' datagrams".into();
+                let remedy = "{} large frames";
+                let budget = PoolBudget { pool, frames, remedy, ..PoolBudget::default() };
+                budget.divided(vec![(1, want("long datagrams on their way out", 1, 1, frames))])
+            }
+        }
     }
 }
 
@@ -106,8 +165,8 @@ pub(crate) struct Division {
     pub(crate) stock: usize,
 }
 
-/// Divides the frames of a pool between devices, workers and the packets that wait in them. `links` are
-/// all links, in their order.
+/// Divides the frames of the workers' pool between devices, workers and the packets that wait in them, and
+/// those of `large` pools between their holders. `links` are all links, in their order.
 ///
 /// # Errors
 /// The budget, if the holders cannot have the frames they need at the least.
@@ -115,6 +174,7 @@ pub(crate) fn divide(
     frames: usize,
     workers: usize,
     links: &[LinkNeed],
+    large: impl IntoIterator<Item = LargeFrames>,
 ) -> Result<Division, FrameBudget> {
     let most = Limits::default();
     let mut wants = Vec::new();
@@ -137,14 +197,10 @@ pub(crate) fn divide(
     wants.push((4, want("waiting for a device's queue", backlogs, LEAST_WAITING, most.backlog)));
     wants.push((4, want("waiting for another worker", rings, LEAST_WAITING, most.ring)));
     wants.push((1, want("waiting tasks of a worker", workers, LEAST_TASKS, tasks)));
-    let least: usize = wants.iter().map(|(_, want)| want.count * want.least).sum();
-    let (mut budget, mut left) =
-        (FrameBudget { frames, ..FrameBudget::default() }, frames.saturating_sub(least));
-    wants.into_iter().for_each(|(part, want)| budget.add(&mut left, part, want));
-    if least > frames {
-        return Err(budget);
-    }
-    let each = |place: usize| budget.shares[place].each;
+    let remedy = "use `pool.frames = {}` or more, fewer cores, or fewer queues";
+    let pool = "the workers' pool".into();
+    let mut workers = PoolBudget { pool, frames, remedy, ..PoolBudget::default() }.divided(wants);
+    let each = |place: usize| workers.shares[place].each;
     let of_link = |link| Frames { receive: each(2 * link) as u32, send: each(2 * link + 1) as u32 };
     let queues = (0..links.len()).map(of_link).collect();
     let rest = 2 * links.len();
@@ -157,7 +213,12 @@ pub(crate) fn divide(
         ..Limits::within(2 * each(rest + 4))
     };
     let stock = each(rest);
-    budget.shares.retain(|share| share.total() > 0);
+    workers.shares.retain(|share| share.total() > 0);
+    let large = large.into_iter().map(LargeFrames::divided);
+    let budget = FrameBudget { pools: std::iter::once(workers).chain(large).collect() };
+    if !budget.is_enough() {
+        return Err(budget);
+    }
     Ok(Division { budget, queues, limits, stock })
 }
 
@@ -174,8 +235,13 @@ mod tests {
         }
     }
 
-    fn total(budget: &FrameBudget) -> usize {
-        budget.shares.iter().map(FrameShare::total).sum()
+    fn total(pool: &PoolBudget) -> usize {
+        pool.shares.iter().map(FrameShare::total).sum()
+    }
+
+    /// Of the workers' pool alone.
+    fn divide(frames: usize, workers: usize, links: &[LinkNeed]) -> Result<Division, FrameBudget> {
+        super::divide(frames, workers, links, [])
     }
 
     #[test]
@@ -187,14 +253,15 @@ mod tests {
                 let links: Vec<_> = (0..links).map(|_| device(queues)).collect();
                 match divide(frames, workers, &links) {
                     Ok(Division { budget, limits, queues, .. }) => {
-                        assert!(total(&budget) <= frames, "{frames}, {workers}: {budget:?}");
+                        let pool = &budget.pools[0];
+                        assert!(total(pool) <= frames, "{frames}, {workers}: {budget:?}");
                         let l = limits;
                         let tasks = l.high_total + l.low_total + l.delayed + l.blocked;
-                        assert!(tasks <= budget.shares.last().unwrap().each, "{budget:?}");
+                        assert!(tasks <= pool.shares.last().unwrap().each, "{budget:?}");
                         assert!(queues.iter().all(|q| q.receive >= 64 && q.send >= 64));
                         assert!(l.blocked > 0 && l.delayed > 0 && l.outbox >= LEAST_WAITING);
                     }
-                    Err(budget) => assert!(budget.least() > frames, "{budget}"),
+                    Err(budget) => assert!(budget.pools[0].least() > frames, "{budget}"),
                 }
             }
         }
@@ -220,7 +287,8 @@ mod tests {
         for (workers, queues, holders) in [(1, 1, None), (2, 2, None), (2, 8, Some(8))] {
             let division =
                 divide(16_384, workers, &[device(queues)]).unwrap_or_else(|b| panic!("{b}"));
-            let share = division.budget.shares.iter().find(|share| share.holder == holder);
+            let shares = &division.budget.pools[0].shares;
+            let share = shares.iter().find(|share| share.holder == holder);
             assert_eq!(share.map(|share| share.count), holders, "{workers} workers");
             if let Some(share) = share {
                 assert_eq!(division.limits.backlog, share.each);
@@ -232,8 +300,27 @@ mod tests {
     fn what_does_not_fit_is_refused_with_a_table_and_a_remedy() {
         let Err(budget) = divide(1024, 4, &[device(16)]) else { panic!("it cannot fit") };
         let text = budget.to_string();
-        assert!(text.contains("and the pool has 1024:"), "{text}");
+        assert!(text.contains("of the workers' pool, and it has 1024:"), "{text}");
         assert!(text.contains("    1024  receiving on eth0: 16 with 64 each"), "{text}");
         assert!(text.contains("use `pool.frames = 3072` or more"), "{text}");
+    }
+
+    #[test]
+    fn large_frames_are_in_the_same_budget_and_the_same_table() {
+        let large = |frames, datagrams| {
+            [LargeFrames::Pieces { frames, datagrams }, LargeFrames::Applications { frames: 64 }]
+        };
+        let division = super::divide(16_384, 1, &[device(1)], large(192, 64));
+        let budget = division.unwrap_or_else(|budget| panic!("{budget}")).budget;
+        let each: Vec<usize> = budget.pools[1].shares.iter().map(|share| share.each).collect();
+        assert_eq!(each, [64, 64, 64], "both families and what is whole");
+        assert_eq!((total(&budget.pools[1]), total(&budget.pools[2])), (192, 64));
+        let Err(budget) = super::divide(16_384, 1, &[device(1)], large(128, 64)) else {
+            panic!("nothing would be left for whole datagrams")
+        };
+        let text = budget.to_string();
+        assert!(text.contains("      64  IPv6 datagrams in pieces: 1 with 64 each"), "{text}");
+        assert!(text.contains("receiving on eth0") && text.contains("long datagrams"), "{text}");
+        assert!(text.ends_with("fewer datagrams in pieces, or 192 large frames"), "{text}");
     }
 }

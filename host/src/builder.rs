@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weever_app_server::{AppLink, AppServer};
 use weever_block::{Env, Registry};
 use weever_blocks_std::dhcp::Dhcp;
-use weever_blocks_std::host::{Neighbours, Neighbours6, Network, Secret, provide};
+use weever_blocks_std::host::{Fragments, Neighbours, Neighbours6, Network, Secret, provide};
 use weever_blocks_std::registry;
 use weever_blocks_std::socket::Applications;
 use weever_engine::{Member, MemberQueue, Mode, Team, monotonic};
@@ -22,7 +22,7 @@ use weever_packet::{Nanos, Pool};
 use weever_wire::MacAddr;
 
 use crate::applications::{LaterNetwork, Surroundings};
-use crate::budget::{Division, LinkNeed, divide};
+use crate::budget::{Division, LargeFrames, LinkNeed, divide};
 use crate::handle::WorkerHandle;
 use crate::{Host, HostError, HostHandle, InterfaceConfig, Route, RunningHost, Stopper};
 
@@ -39,6 +39,8 @@ pub struct HostBuilder {
     queues: Vec<Vec<Box<dyn LinkQueue>>>,
     /// The number of the applications' link, and the network that its server will be told.
     applications: Option<(u16, LaterNetwork)>,
+    /// Frames of applications' long datagrams.
+    long: Option<usize>,
     neighbours: Vec<(IpAddr, MacAddr)>,
     dhcp: Vec<IfaceId>,
     identifiers: Option<[u64; 2]>,
@@ -62,6 +64,7 @@ impl HostBuilder {
             links: Vec::new(),
             queues: Vec::new(),
             applications: None,
+            long: None,
             neighbours: Vec::new(),
             dhcp: Vec::new(),
             identifiers: None,
@@ -101,6 +104,7 @@ impl HostBuilder {
         let secret = self.env.get_or_default::<Secret>();
         let ([a, b], [c, d]) = (secret.key("application ports"), secret.key("application sockets"));
         let network = LaterNetwork::default();
+        self.long = large.as_ref().map(Pool::frames);
         let (workers, surroundings) =
             (self.workers.len() as u16, Box::new(Surroundings::of(Arc::clone(&network))));
         let (mut link, server) =
@@ -230,8 +234,9 @@ impl HostBuilder {
             .zip(&self.queues)
             .map(|(info, queues)| needs(&info.name, queues, &self.pool))
             .collect();
-        let division =
-            divide(self.pool.frames(), self.workers.len(), &needs).map_err(HostError::Frames)?;
+        let large = large_frames(&env.get_or_default::<Fragments>(), self.long);
+        let division = divide(self.pool.frames(), self.workers.len(), &needs, large)
+            .map_err(HostError::Frames)?;
         let (members, served) =
             assign(self.queues, self.workers.len(), &self.pool, &division, |link| {
                 if applications == Some(link) { APPLICATIONS } else { &source }
@@ -346,6 +351,17 @@ fn needs(name: &str, queues: &[Box<dyn LinkQueue>], pool: &Pool) -> LinkNeed {
     let of_pool = || queues.iter().filter(|queue| is_of(&***queue, pool));
     let need = of_pool().map(|queue| queue.frame_need()).next().unwrap_or_default();
     LinkNeed { name: name.to_owned(), queues: of_pool().count(), need }
+}
+
+/// The pools of large frames.
+fn large_frames(
+    fragments: &Fragments,
+    long: Option<usize>,
+) -> impl Iterator<Item = LargeFrames> + use<> {
+    let datagrams = fragments.most();
+    let pieces = fragments.memory().map(Pool::frames);
+    let pieces = pieces.map(|frames| LargeFrames::Pieces { frames, datagrams });
+    pieces.into_iter().chain(long.map(|frames| LargeFrames::Applications { frames }))
 }
 
 /// A link-local neighbour is assumed at the first interface that speaks IPv6.

@@ -63,8 +63,8 @@ pub enum HostError {
     /// The applications' link cannot be made.
     #[error("application queues: {0}")]
     Applications(#[from] ServerError),
-    /// The pool has too few frames for the devices' queues and the workers.
-    #[error("the pool is too small: {0}")]
+    /// A pool has too few frames for those who hold some.
+    #[error("there are too few frames: {0}")]
     Frames(FrameBudget),
     /// A worker's thread could not be started.
     #[error("{worker}: its thread cannot be started: {source}")]

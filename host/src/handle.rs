@@ -31,7 +31,7 @@ pub struct HostHandle {
     pub workers: Arc<[WorkerHandle]>,
     /// The frames.
     pub pool: Pool,
-    /// The division of the pool's frames.
+    /// The division of the frames of all pools.
     pub budget: Arc<FrameBudget>,
     /// Ends [`RunningHost::wait`](crate::RunningHost::wait).
     pub stopper: Stopper,

@@ -37,7 +37,7 @@ mod host;
 mod interface;
 mod prefix;
 
-pub use budget::{FrameBudget, FrameShare};
+pub use budget::{FrameBudget, FrameShare, PoolBudget};
 pub use builder::{HostBuilder, with_dhcp_socket};
 pub use error::HostError;
 pub use handle::{HostHandle, Stopper, WorkerHandle};

@@ -195,6 +195,21 @@ pub enum ServerError {
     /// The limit on sockets is reached.
     #[error("all {0} sockets are in use; close some, or raise `sockets` in the configuration")]
     Sockets(usize),
+    /// Applications have as much memory as they may.
+    #[error(
+        "an application queue of {} KiB does not fit: {queues} others have {} KiB of {} KiB; ask for fewer \
+         frames, close a queue, or raise `apps-memory` in the stack's configuration", wanted >> 10, held >> 10, most >> 10
+    )]
+    Memory {
+        /// Bytes of the queue.
+        wanted: usize,
+        /// Bytes of the others.
+        held: usize,
+        /// How many others there are.
+        queues: usize,
+        /// The most bytes of all.
+        most: usize,
+    },
     /// A worker did not take commands for seconds.
     #[error("worker {0} takes no commands; it may be stopped")]
     Stuck(usize),

@@ -27,6 +27,8 @@ struct Queue {
     owner: Identity,
     /// The frames of the channel to each worker.
     frames: u32,
+    /// Bytes of all its channels.
+    memory: usize,
     sockets: HashSet<u32>,
     /// The counters of its closed sockets.
     closed: SocketCounts,
@@ -79,6 +81,8 @@ pub struct AppServer {
     max_sockets: usize,
     /// The first port that is not root's.
     first_port: u16,
+    /// The most bytes of memory of all queues together.
+    most_memory: usize,
     next_queue: QueueId,
     next_socket: u32,
 }
@@ -103,6 +107,7 @@ impl AppServer {
             entries: 0,
             max_sockets,
             first_port: FIRST_UNPRIVILEGED,
+            most_memory: usize::MAX,
             next_queue: 1,
             next_socket: 1,
         }
@@ -111,6 +116,20 @@ impl AppServer {
     /// Says which port is the first that others than root may bind; 1024 at first.
     pub fn set_first_port(&mut self, port: u16) {
         self.first_port = port;
+    }
+
+    /// Bounds the memory that applications' queues have together, in bytes; without bound at first. Queues
+    /// that are there keep theirs.
+    pub fn set_memory(&mut self, most: usize) {
+        self.most_memory = most;
+    }
+
+    /// Whether a queue of so many bytes fits beside the others.
+    fn check_memory(&self, wanted: usize) -> Result<(), ServerError> {
+        let held = self.queues.values().map(|queue| queue.memory).sum();
+        let fits = wanted.checked_add(held).is_some_and(|sum| sum <= self.most_memory);
+        let (most, queues) = (self.most_memory, self.queues.len());
+        if fits { Ok(()) } else { Err(ServerError::Memory { wanted, held, queues, most }) }
     }
 
     /// Keeps the stack's own services out of applications' reach: `binding` is in use from now on, for
@@ -154,6 +173,9 @@ impl AppServer {
         owner: Identity,
         geometry: Geometry,
     ) -> Result<OpenedQueue, ServerError> {
+        geometry.check()?;
+        let memory = geometry.total_size().saturating_mul(self.workers.len());
+        self.check_memory(memory)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = eventfd(0, flags).map_err(ServerError::system("eventfd"))?;
         let clone = |fd: &OwnedFd| fd.as_fd().try_clone_to_owned();
@@ -175,6 +197,7 @@ impl AppServer {
             Queue {
                 owner,
                 frames: geometry.frames,
+                memory,
                 sockets: HashSet::new(),
                 closed: SocketCounts::default(),
             },

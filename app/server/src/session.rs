@@ -160,7 +160,7 @@ fn refusal(error: &ServerError) -> Refusal {
             Refusal::NotAvailable
         }
         ServerError::Privileged { .. } => Refusal::Permission,
-        ServerError::Sockets(_) => Refusal::Limit,
+        ServerError::Sockets(_) | ServerError::Memory { .. } => Refusal::Limit,
         ServerError::Stuck(_) | ServerError::System { .. } => Refusal::Internal,
         _ => Refusal::Invalid,
     }

@@ -291,6 +291,20 @@ fn a_closed_queue_takes_its_sockets_along_and_frees_its_ports() {
 }
 
 #[test]
+fn applications_have_no_more_memory_together_than_they_may() {
+    let mut bench = bench();
+    let each = GEOMETRY.total_size();
+    bench.server.set_memory(2 * each + each / 2);
+    let (first, _app) = bench.open();
+    let _second = bench.open();
+    let refused = bench.server.open_queue(identity(0), GEOMETRY).unwrap_err();
+    assert!(matches!(refused, ServerError::Memory { queues: 2, .. }), "{refused}");
+    assert!(refused.to_string().contains("raise `apps-memory`"), "{refused}");
+    bench.server.close_queue(first).unwrap();
+    bench.open();
+}
+
+#[test]
 fn who_may_bind_what() {
     let mut bench = bench();
     let user = bench.server.open_queue(identity(1000), GEOMETRY).unwrap().id;

@@ -6,9 +6,9 @@ use weever_block::Buffer;
 use weever_net::fragment::{Reassembler, ReassemblyConfig};
 use weever_packet::{Pool, PoolConfig};
 
-/// Large frames of a host: as many as datagrams in pieces, and as many again that are whole and on
-/// their way.
-const LARGE_FRAMES: u32 = 128;
+/// Large frames of a host: as many as datagrams in pieces of both families, and as many again as of one that
+/// are whole and on their way.
+const LARGE_FRAMES: u32 = 192;
 
 /// As much as the longest link header, and some.
 const HEADROOM: usize = 64;
@@ -85,10 +85,11 @@ pub struct Fragments {
     /// Of IPv6.
     pub v6: Pieces,
     memory: Option<Pool>,
+    most: usize,
 }
 
 impl Default for Fragments {
-    /// The protocol's default limits, and 8 MiB of large frames. Without the memory for them there
+    /// The protocol's default limits, and 12 MiB of large frames. Without the memory for them there
     /// is no reassembly, and fragments are counted drops.
     fn default() -> Fragments {
         Fragments::new(ReassemblyConfig::default(), Pool::new(PoolConfig::large(LARGE_FRAMES)).ok())
@@ -99,7 +100,12 @@ impl Fragments {
     /// These limits, for each family, and this pool of large frames.
     pub fn new(config: ReassemblyConfig, memory: Option<Pool>) -> Fragments {
         let pieces = || Pieces::new(config, memory.clone());
-        Fragments { v4: pieces(), v6: pieces(), memory }
+        Fragments { v4: pieces(), v6: pieces(), memory, most: config.datagrams.max(1) }
+    }
+
+    /// The most datagrams in pieces of each family.
+    pub fn most(&self) -> usize {
+        self.most
     }
 
     /// The large frames.

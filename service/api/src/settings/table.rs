@@ -88,6 +88,9 @@ pub const TABLE: &[Setting] = &[
         .doc("Groups, by number, whose members' applications may connect: those that run with it as their group."),
     stack("apps-first-port", Kind::Number(1, 65535, "UDP port"), Value("1024"), "1")
         .doc("The first port that applications of others than root may bind."),
+    stack("apps-memory", Kind::Number(1, 1 << 24, "MiB"), Value("8192"), "256").doc(
+        "The most memory that applications' queues have together. It is taken as they use it.",
+    ),
     stack("policy", Kind::Path, Without("worker *i* has the device's queues *i*, *i* + workers, …"), "\"policy.toml\"").doc(
         "The policy that says which worker gets which flow. Each worker then has a socket on every queue \
          of the device. See docs/policies.md.",

@@ -65,6 +65,8 @@ pub struct Config {
     pub apps_groups: Vec<u32>,
     /// The first port that applications of others than root may bind.
     pub apps_first_port: u16,
+    /// The most memory of applications' queues together, in MiB.
+    pub apps_memory: u32,
     /// The policy by which flows are given to workers, if not every worker has device queues of its
     /// own.
     pub policy: Option<PathBuf>,

@@ -50,6 +50,7 @@ impl Config {
             apps_users: top.list("apps-users"),
             apps_groups: top.list("apps-groups"),
             apps_first_port: top.get("apps-first-port"),
+            apps_memory: top.get("apps-memory"),
             policy: top.path("policy"),
             flows: top.path("flows"),
             probe: top.get("probe"),

@@ -1,4 +1,4 @@
-//! Who holds frames: the budget of the workers' pool, the pools beside it, and applications' own memory.
+//! Who holds frames: the budget of all pools, and applications' own memory.
 
 use weever_app_server::AppServer;
 use weever_blocks_std::host::Fragments;
@@ -11,17 +11,20 @@ pub(in crate::stack) fn workers(host: &HostHandle) -> PoolCounters {
     counters("", &host.pool)
 }
 
-/// All pools, with the shares of those who hold frames of the workers' pool.
+/// All pools, with the shares of those who hold their frames.
 pub(in crate::stack) fn pools(
     host: &HostHandle,
     applications: Option<&AppServer>,
 ) -> Vec<PoolCounters> {
-    let shares = host.budget.shares.iter().map(share).collect();
-    let mut all = vec![PoolCounters { shares, ..workers(host) }];
+    let mut all = vec![workers(host)];
     let fragments = host.env.get_or_default::<Fragments>();
     all.extend(fragments.memory().map(|pool| counters("datagrams in pieces", pool)));
     let long = applications.and_then(AppServer::large);
     all.extend(long.map(|pool| counters("applications' long datagrams", pool)));
+    // The budget has the same pools in the same order.
+    for (pool, budget) in all.iter_mut().zip(&host.budget.pools) {
+        pool.shares = budget.shares.iter().map(share).collect();
+    }
     all
 }
 

@@ -78,6 +78,7 @@ pub(in crate::stack) fn application_server(
     let large = Pool::new(PoolConfig::large(LARGE_FRAMES))?;
     let mut server = builder.applications(Some(large), MAX_SOCKETS)?;
     server.set_first_port(config.apps_first_port);
+    server.set_memory((config.apps_memory as usize) << 20);
     let services = config.services.running().map(|(_, protocol, port)| (protocol, port));
     for (protocol, port) in services.chain([("udp", CLIENT_PORT)]) {
         let binding = Binding { local_port: Some(port), ..Binding::default() };
