@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use weever_tcp::{Ecn, Endpoint, Id, Payload, Segment, Transmit, Tuple};
-use weever_wire::checksum::Pseudo;
+use weever_wire::checksum::{self, Pseudo};
 use weever_wire::ipv4::{Ipv4Repr, Ipv4View};
 use weever_wire::ipv6::{Ipv6Repr, Ipv6View};
-use weever_wire::tcp::{TcpView, fill_checksum};
+use weever_wire::tcp::TcpView;
 
 const TCP: u8 = 6;
 const ICMP: u8 = 1;
@@ -141,7 +141,11 @@ pub(crate) fn written(transmit: &Transmit, fill: impl FnOnce(u64, &mut [u8])) ->
     let head = if transmit.tuple.local.is_ipv4() { 20 } else { 40 };
     let mut packet = vec![0; head + len];
     let (ip, segment) = packet.split_at_mut(head);
-    transmit.emit(segment, |range, out| fill(range.start, out)).ok()?;
+    let fill = |range: std::ops::Range<u64>, out: &mut [u8]| {
+        fill(range.start, out);
+        checksum::sum(out)
+    };
+    transmit.emit(segment, fill).ok()?;
     let len = len as u16;
     match (transmit.tuple.local, transmit.tuple.remote) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
@@ -157,8 +161,6 @@ pub(crate) fn written(transmit: &Transmit, fill: impl FnOnce(u64, &mut [u8])) ->
                 payload_len: len,
             };
             header.emit(ip).ok()?;
-            let addresses = ip.get(12..20)?.try_into().ok()?;
-            fill_checksum(segment, Pseudo::v4(addresses, TCP, len));
         }
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
             let header = Ipv6Repr {
@@ -171,8 +173,6 @@ pub(crate) fn written(transmit: &Transmit, fill: impl FnOnce(u64, &mut [u8])) ->
                 dst,
             };
             header.emit(ip).ok()?;
-            let addresses = ip.get(8..40)?.try_into().ok()?;
-            fill_checksum(segment, Pseudo::v6(addresses, TCP, len.into()));
         }
         _ => return None,
     }

@@ -3,6 +3,8 @@
 use core::net::IpAddr;
 
 use weever_net::random::keyed_hash;
+use weever_wire::checksum::Pseudo;
+use weever_wire::ipv4::protocol;
 
 /// The two ends of a connection, as the local one sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +57,25 @@ impl Tuple {
         };
         let folded = (sum as u64 ^ (sum >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         folded ^ folded >> 32
+    }
+
+    /// The pseudo-header of a segment of `len` bytes from the local end.
+    #[inline]
+    pub fn pseudo(&self, len: usize) -> Pseudo {
+        match (self.local, self.remote) {
+            (IpAddr::V4(local), IpAddr::V4(remote)) => {
+                let ([a, b, c, d], [e, f, g, h]) = (local.octets(), remote.octets());
+                Pseudo::v4(&[a, b, c, d, e, f, g, h], protocol::TCP, len as u16)
+            }
+            (local, remote) => {
+                let mut addresses = [0; 32];
+                let both = [halves(local), halves(remote)].concat();
+                for (word, out) in both.iter().zip(addresses.as_chunks_mut::<8>().0) {
+                    *out = word.to_be_bytes();
+                }
+                Pseudo::v6(&addresses, protocol::TCP, len as u32)
+            }
+        }
     }
 
     /// Bytes of an IP header without options between these ends.

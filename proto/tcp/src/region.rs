@@ -2,6 +2,8 @@
 
 use core::ops::Range;
 
+use weever_wire::checksum;
+
 /// Holds the octets of a stream from one offset up to its capacity.
 ///
 /// One for sent octets (written by the application, read by [`Transmit`](crate::Transmit)s) or for
@@ -51,19 +53,25 @@ impl Region {
         let (first, second) = self.pieces(at, bytes.len());
         let (left, right) = bytes[..first.len() + second.len()].split_at(first.len());
         self.octets[first].copy_from_slice(left);
-        self.octets[second].copy_from_slice(right);
+        if !right.is_empty() {
+            self.octets[second].copy_from_slice(right);
+        }
     }
 
-    /// Reads from the offset `at` into `out`.
+    /// Reads from the offset `at` into `out`: the octets' [sum](checksum::sum), which costs nearly nothing
+    /// beside the copy.
     ///
     /// # Panics
     /// If `out` is longer than the capacity.
     #[inline]
-    pub fn read(&self, at: u64, out: &mut [u8]) {
+    pub fn read(&self, at: u64, out: &mut [u8]) -> u16 {
         let (first, second) = self.pieces(at, out.len());
         let (left, right) = out.split_at_mut(first.len());
-        left.copy_from_slice(&self.octets[first]);
-        right.copy_from_slice(&self.octets[second]);
+        let sum = checksum::copy(&self.octets[first], left);
+        if right.is_empty() {
+            return sum;
+        }
+        checksum::append(sum, left.len(), checksum::copy(&self.octets[second], right))
     }
 
     /// The octets from `at` on, in one or two pieces.
@@ -84,7 +92,11 @@ mod tests {
         assert_eq!(region.capacity(), 8);
         region.write(13, b"abcdef");
         let mut out = [0; 6];
-        region.read(13, &mut out);
+        assert_eq!(
+            region.read(13, &mut out),
+            checksum::sum(b"abcdef"),
+            "in two pieces of 3 octets"
+        );
         assert_eq!(&out, b"abcdef");
         assert_eq!(region.slices(13..19), (&b"abc"[..], &b"def"[..]));
         region.grow(9, 13);

@@ -4,7 +4,9 @@ use core::ops::Range;
 
 use weever_net::MILLIS;
 use weever_wire::WireError;
-use weever_wire::tcp::{HEADER_LEN, Seq, TcpOptions, TcpOptionsRepr, TcpRepr, TcpView, flag};
+use weever_wire::tcp::{
+    HEADER_LEN, Seq, TcpOptions, TcpOptionsRepr, TcpRepr, TcpView, flag, put_checksum,
+};
 
 use crate::Nanos;
 use crate::name::{Id, Tuple};
@@ -130,7 +132,7 @@ pub struct Transmit {
     pub tuple: Tuple,
     /// The ECN field that the packet has to carry.
     pub ecn: Ecn,
-    /// The header; its checksum is for the caller to fill.
+    /// The header; [`emit`](Self::emit) fills its checksum in.
     pub header: TcpRepr,
     /// The options.
     pub options: TcpOptionsRepr,
@@ -184,9 +186,8 @@ impl Transmit {
         false
     }
 
-    /// Writes header and options to the front of `buf` and has `fill` write the payload behind
-    /// them: bytes written. The checksum field stays zero, see
-    /// [`fill_checksum`](weever_wire::tcp::fill_checksum).
+    /// Writes the segment to the front of `buf`, with its checksum: bytes written. `fill` writes the payload
+    /// behind the header and gives back its [sum](weever_wire::checksum::sum).
     ///
     /// # Errors
     /// [`WireError::NoRoom`] if `buf` is shorter than [`len`](Self::len).
@@ -194,16 +195,18 @@ impl Transmit {
     pub fn emit(
         &self,
         buf: &mut [u8],
-        fill: impl FnOnce(Range<u64>, &mut [u8]),
+        fill: impl FnOnce(Range<u64>, &mut [u8]) -> u16,
     ) -> Result<usize, WireError> {
         let (have, need) = (buf.len(), self.len());
         let short = WireError::NoRoom { layer: weever_wire::Layer::Tcp, need, have };
         let buf = buf.get_mut(..need).ok_or(short)?;
         let at = self.header.emit_with_options(&self.options, buf)?;
-        if !self.payload.is_empty() {
-            fill(self.payload.clone(), &mut buf[at..]);
-        }
-        Ok(buf.len())
+        let (header, payload) = buf.split_at_mut(at);
+        let sum = if payload.is_empty() { 0 } else { fill(self.payload.clone(), payload) };
+        let (header, options) = header.split_at_mut(HEADER_LEN);
+        let words = self.header.sum(options.len()) + self.options.sum(options) + u64::from(sum);
+        put_checksum(header, self.tuple.pseudo(need).checksum_of(words));
+        Ok(need)
     }
 }
 

@@ -1,24 +1,21 @@
 //! Transmit: a segment that the engine wants sent becomes a packet.
 
-use std::net::IpAddr;
 use weever_block::{Buffer, Cx, Priority};
 use weever_packet::{Endpoints, Flags};
-use weever_tcp::{Transmit, Tuple};
-use weever_wire::checksum::Pseudo;
+use weever_tcp::Transmit;
 use weever_wire::ipv4::protocol;
-use weever_wire::tcp::fill_checksum;
 
 use super::rx::octets;
 
 /// Starts a task at the routing of the segment's family, with header, payload and checksum in `packet`,
-/// which is empty. `fill` writes the payload. The task leaves by interface `iface` if that is needed to
+/// which is empty. `fill` writes the payload and sums it. The task leaves by interface `iface` if that is needed to
 /// tell a link-local peer. False, with the packet freed, if the segment does not fit it.
 pub(super) fn send(
     cx: &mut Cx<'_>,
     mut packet: Buffer,
     transmit: &Transmit,
     iface: u16,
-    fill: impl FnOnce(std::ops::Range<u64>, &mut [u8]),
+    fill: impl FnOnce(std::ops::Range<u64>, &mut [u8]) -> u16,
 ) -> bool {
     let (head, len) = (packet.head(), transmit.len());
     let fits = usize::from(u16::MAX - head) >= len && packet.set_bounds(head, head + len as u16);
@@ -27,7 +24,6 @@ pub(super) fn send(
         return false;
     }
     let tuple = &transmit.tuple;
-    fill_checksum(packet.data_mut(), pseudo(tuple, len));
     let meta = packet.meta_mut();
     meta.flags = Flags::ENDPOINTS;
     if transmit.connection.is_none() {
@@ -47,21 +43,4 @@ pub(super) fn send(
     let edge = usize::from(tuple.local.is_ipv6());
     cx.spawn_new(edge, Some(packet), 0, Priority::High);
     true
-}
-
-fn pseudo(tuple: &Tuple, len: usize) -> Pseudo {
-    match (tuple.local, tuple.remote) {
-        (IpAddr::V4(local), IpAddr::V4(remote)) => {
-            let mut addresses = [0; 8];
-            addresses[..4].copy_from_slice(&local.octets());
-            addresses[4..].copy_from_slice(&remote.octets());
-            Pseudo::v4(&addresses, protocol::TCP, len as u16)
-        }
-        _ => {
-            let mut addresses = [0; 32];
-            addresses[..16].copy_from_slice(&octets(tuple.local));
-            addresses[16..].copy_from_slice(&octets(tuple.remote));
-            Pseudo::v6(&addresses, protocol::TCP, len as u32)
-        }
-    }
 }

@@ -8,6 +8,7 @@ use weever_block::{FlowKey, Nanos};
 use weever_net::stream::{StreamEvent, StreamId, StreamPort};
 use weever_packet::NO_IFACE;
 use weever_tcp::{Connection, Endpoint, Events, Failure, Id, KeepAlive, Payload, Region, Settings};
+use weever_wire::checksum;
 
 /// Octets of a connection's receive window at first, and of the region that keeps those not handed over yet.
 pub(super) const REGION: u32 = 256 << 10;
@@ -150,15 +151,22 @@ impl Session {
         }
     }
 
-    /// Writes a range of the stream that is sent.
+    /// Writes a range of the stream that is sent: its sum.
     #[inline]
-    pub(super) fn read(&self, range: Range<u64>, out: &mut [u8], port: Option<&dyn StreamPort>) {
+    pub(super) fn read(
+        &self,
+        range: Range<u64>,
+        out: &mut [u8],
+        port: Option<&dyn StreamPort>,
+    ) -> u16 {
         match (&self.job, port, &self.region) {
             (Job::Stream(stream), Some(port), _) => {
                 port.read_sent(stream.number, range.start, out);
+                // The application may write to its frames meanwhile: only the copy can be summed.
+                checksum::sum(out)
             }
             (Job::Echo, _, Some(region)) => region.read(range.start, out),
-            _ => {}
+            _ => checksum::sum(out),
         }
     }
 

@@ -8,6 +8,7 @@ use weever_net::state::NetState;
 use weever_net::stream::{StreamEvent, StreamPort, StreamState};
 use weever_packet::NO_IFACE;
 use weever_tcp::{Connection, Endpoint, Events, Id, ListenerConfig, ListenerId, TcpConfig};
+use weever_wire::checksum;
 
 use super::rx::flow_key;
 use super::send::send;
@@ -133,7 +134,7 @@ impl Tcp {
                 continue;
             };
             let is_reset = reply.header.flags & weever_wire::tcp::flag::RST != 0;
-            if send(cx, packet, &reply, iface, |_, _| {}) {
+            if send(cx, packet, &reply, iface, |_, out| checksum::sum(out)) {
                 cx.count(if is_reset { RESETS_SENT } else { SENT }, 1);
             }
         }
@@ -250,10 +251,9 @@ impl Tcp {
             };
             let session = transmit.connection.and_then(|id| self.sessions.get_mut(id));
             let iface = session.as_ref().map_or(NO_IFACE, |session| session.iface);
-            let fill = |range, out: &mut [u8]| {
-                if let Some(session) = session {
-                    session.read(range, out, port);
-                }
+            let fill = |range, out: &mut [u8]| match session {
+                Some(session) => session.read(range, out, port),
+                None => checksum::sum(out),
             };
             if send(cx, packet, &transmit, iface, fill) {
                 cx.count(SENT, 1);

@@ -13,10 +13,10 @@ use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig};
 use weever_packet::{Buffer, Burst, Pool, PoolCache, PoolConfig};
 use weever_tcp::{Ecn, Endpoint, Events, Id, Segment, Settings, TcpConfig, Transmit, Tuple};
 use weever_wire::MacAddr;
-use weever_wire::checksum::Pseudo;
+use weever_wire::checksum;
 use weever_wire::ethernet::EthernetRepr;
 use weever_wire::ipv4::{Ipv4Repr, Ipv4View};
-use weever_wire::tcp::{TcpView, fill_checksum};
+use weever_wire::tcp::TcpView;
 
 use crate::BenchError;
 use crate::rig::{GENERATOR_MAC, HOST, PORT};
@@ -259,7 +259,11 @@ impl Generator {
         };
         let len = transmit.len();
         let segment = frame.get_mut(TCP..TCP + len)?;
-        transmit.emit(segment, |range, out| repeat(&self.request, range.start, out)).ok()?;
+        let fill = |range: std::ops::Range<u64>, out: &mut [u8]| {
+            repeat(&self.request, range.start, out);
+            checksum::sum(out)
+        };
+        transmit.emit(segment, fill).ok()?;
         address(frame.get_mut(..TCP + len)?, self.host_mac, (src, dst), transmit.ecn)?;
         Some(TCP + len)
     }
@@ -302,7 +306,7 @@ fn is_flood(address: Ipv4Addr) -> bool {
     matches!(address.octets(), [10, 78, third, _] if third >= 0x80)
 }
 
-/// Writes the headers below a segment's, and its sum.
+/// Writes the headers below a segment's.
 pub(crate) fn address(
     frame: &mut [u8],
     host: MacAddr,
@@ -322,8 +326,6 @@ pub(crate) fn address(
         payload_len: len,
     };
     ip.emit(&mut frame[IP..]).ok()?;
-    let ([a, b, c, d], [e, f, g, h]) = (src.octets(), dst.octets());
-    fill_checksum(&mut frame[TCP..], Pseudo::v4(&[a, b, c, d, e, f, g, h], 6, len));
     Some(())
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use weever_tcp::Id;
-use weever_wire::tcp::{HEADER_LEN, TcpOptionsRepr, TcpRepr, flag};
+use weever_wire::checksum::Pseudo;
+use weever_wire::tcp::{HEADER_LEN, TcpOptionsRepr, TcpRepr, fill_checksum, flag};
 
 use super::generator::{Generator, address, flooding};
 use crate::BenchError;
@@ -184,6 +185,10 @@ impl Flood {
             let ends = (flooding(self.sent), HOST);
             let written = header.emit_with_options(&options, &mut frame[34..]).is_ok();
             let host = generator.host_mac();
+            let len = (frame.len() - 34) as u16;
+            let both = [ends.0.octets(), ends.1.octets()].concat();
+            let both = both.first_chunk().expect("two addresses");
+            fill_checksum(&mut frame[34..], Pseudo::v4(both, 6, len));
             if written && address(&mut frame, host, ends, weever_tcp::Ecn::NotEct).is_some() {
                 generator.send_also(&frame);
             }

@@ -17,7 +17,7 @@ use weever_tcp::{
 use weever_testbed::Namespace;
 use weever_wire::checksum::Pseudo;
 use weever_wire::ipv4::{Ipv4Repr, Ipv4View};
-use weever_wire::tcp::{TcpView, fill_checksum};
+use weever_wire::tcp::TcpView;
 
 use super::stream::{Job, Stream};
 
@@ -279,11 +279,9 @@ impl Loop {
                 // A connection that its application let go of has its region in `done`.
                 let of = |it: &&Stream| Some(it.id) == transmit.connection;
                 let stream = stream.or_else(|| self.done.iter().rev().find(of));
-                stream.expect("whose payload it is").send.read(range.start, out);
+                stream.expect("whose payload it is").send.read(range.start, out)
             })
             .unwrap();
-        let both = [src.octets(), dst.octets()].concat();
-        fill_checksum(text, Pseudo::v4(both.first_chunk().unwrap(), 6, len as u16));
         // Without a buffer the packet is lost, and TCP sends it again.
         if let Some(mut packet) = self.pool.alloc() {
             assert!(packet.append(&frame));

@@ -10,6 +10,21 @@ impl Connection {
         timers.resend.min(timers.ack).min(timers.keep_alive).min(timers.end).min(self.rare.pace)
     }
 
+    /// A time before which nothing can be due, found without a look at what is in flight.
+    #[inline]
+    pub(crate) fn earliest_deadline(&self) -> Nanos {
+        if !self.rare.is_usual() || self.state != State::Established {
+            return 0;
+        }
+        let timers = &self.timers;
+        // A probe of the tail waits for two round trips, and longer for a single segment; everything else for
+        // the retransmission timeout.
+        let alone = self.snd.nxt - self.snd.una <= self.window.mss;
+        let round_trips = if alone { NEVER } else { 2 * self.rtt.smoothed() };
+        let resend = timers.base.saturating_add(self.config.min_rto.min(round_trips));
+        resend.min(timers.ack).min(timers.keep_alive).min(timers.end)
+    }
+
     /// Does all work due at `now`.
     pub(crate) fn timeout(&mut self, now: Nanos) {
         if self.timers.ack <= now {

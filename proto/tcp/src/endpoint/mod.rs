@@ -186,7 +186,20 @@ impl Endpoint {
     /// SEND: octets behind those that were queued before lie in the send region. How many were taken:
     /// all, unless the connection is closed for sending or 1 GiB is outstanding.
     pub fn queue(&mut self, id: Id, octets: u64, now: Nanos) -> u64 {
-        self.with(id, now, |connection| connection.queue(octets, now)).unwrap_or(0)
+        let Some(slot) = self.slots.get_mut(id.index) else { return 0 };
+        if slot.generation != id.generation {
+            return 0;
+        }
+        slot.warm();
+        let Some(connection) = slot.connection.as_mut() else { return 0 };
+        let taken = connection.queue(octets, now);
+        if !connection.may_transmit() {
+            self.settle(id.index, now);
+        } else if !std::mem::replace(&mut slot.in_sends, true) {
+            // Its timer is set once they are sent.
+            self.sends.push_back(id.index);
+        }
+        taken
     }
 
     /// SEND with the URGENT flag (RFC 9293 §3.8.5): like [`queue`](Self::queue), and the peer is told that urgent

@@ -110,6 +110,10 @@ impl Slot {
     #[inline]
     pub(super) fn set_timer(&mut self, wheel: &mut Wheel<u32>, index: u32, now: Nanos) {
         let Some(connection) = &mut self.connection else { return };
+        // The timer that is set nearly always fires before anything can be due, which then tells the time.
+        if self.timer_at <= connection.earliest_deadline() {
+            return;
+        }
         connection.arm_resend(now);
         let deadline = connection.next_deadline();
         if self.timer_at <= deadline {

@@ -29,7 +29,56 @@ impl Connection {
     }
 
     /// The next segment to send; called until it returns `None`.
+    #[inline]
     pub(crate) fn poll_transmit(&mut self, now: Nanos) -> Option<Transmit> {
+        if let Some(len) = self.expected_len(now) {
+            return Some(self.new_segment(len, false, now));
+        }
+        self.poll_any(now)
+    }
+
+    /// Octets of the next segment of a connection for which nothing but octets of the stream is to be sent: the
+    /// counterpart of the segment that [is expected](Self::is_expected). All else, and octets that have to
+    /// wait, goes the long way.
+    #[inline(always)]
+    fn expected_len(&mut self, now: Nanos) -> Option<u32> {
+        let (snd, room) = (&self.snd, self.window.mss);
+        let quiet = self.state == State::Established
+            && self.rare.is_usual()
+            && self.rcv.ahead.is_empty()
+            && self.sent.lost + self.sent.sacked == 0
+            && self.recovery.phase == Phase::Open
+            && self.probe == Probe::None
+            && !(snd.fin || self.reset_due || self.config.pacing);
+        let len = snd.unsent().min(room);
+        if !quiet || len == 0 || len > self.window_room() {
+            return None;
+        }
+        let pipe = self.pipe();
+        let may_be_short =
+            !self.settings.cork() && (snd.nxt == snd.una || self.settings.no_delay());
+        if len < room && !may_be_short {
+            return None;
+        }
+        self.before_new(now);
+        if pipe > 0 && pipe + len > self.window.cwnd {
+            return None;
+        }
+        Some(len + self.further(len, pipe))
+    }
+
+    /// The window is validated before new data are sent.
+    #[inline]
+    fn before_new(&mut self, now: Nanos) {
+        let initial =
+            crate::congestion::initial_window(self.window.mss, self.config.initial_window);
+        self.recovery.validation.before_sending(&mut self.window, initial, now);
+        if self.sent.is_empty() && self.timers.silence(now) > self.rtt.timeout(&self.config) {
+            self.control.get().idle();
+        }
+    }
+
+    fn poll_any(&mut self, now: Nanos) -> Option<Transmit> {
         if std::mem::take(&mut self.reset_due) {
             // §3.5.2 group 3: "<SEQ=SND.NXT><ACK=RCV.NXT><CTL=RST,ACK>"; inside the peer's window, so
             // that it is believed.
@@ -155,12 +204,7 @@ impl Connection {
             self.recovery.limited = false;
             return None;
         };
-        let initial =
-            crate::congestion::initial_window(self.window.mss, self.config.initial_window);
-        self.recovery.validation.before_sending(&mut self.window, initial, now);
-        if self.sent.is_empty() && self.timers.silence(now) > self.rtt.timeout(&self.config) {
-            self.control.get().idle();
-        }
+        self.before_new(now);
         let pipe = self.pipe();
         if pipe > 0 && pipe + len > self.window.cwnd {
             self.recovery.limited = true;
@@ -193,7 +237,7 @@ impl Connection {
     }
 
     /// A segment with the next `len` octets of the stream, and FIN behind them.
-    #[inline]
+    #[inline(always)]
     fn new_segment(&mut self, len: u32, fin: bool, now: Nanos) -> Transmit {
         let seq = self.snd.nxt;
         let from = self.snd.offset(seq);

@@ -12,7 +12,7 @@ use crate::{Connection, Ecn, EcnMode, NEVER, Nanos, State};
 
 impl Connection {
     /// A segment with the acknowledgement and window as they are, which thereby are sent.
-    #[inline]
+    #[inline(always)]
     pub(super) fn segment(
         &mut self,
         seq: Seq,
@@ -24,7 +24,8 @@ impl Connection {
         if self.rcv.timestamps {
             options.timestamps = Some(self.timestamps(now));
         }
-        if flags & flag::RST == 0 {
+        let plain = self.rare.is_usual() && self.rcv.ahead.is_empty();
+        if !plain && flags & flag::RST == 0 {
             self.put_selective(&mut options);
         }
         self.ack_need = AckNeed::None;
@@ -33,7 +34,8 @@ impl Connection {
         // §3.8.5, MUST-31: the pointer is of "the sequence number of the octet following the urgent data"; as
         // an offset from this segment's number it has 16 bits.
         let mut urgent = 0;
-        if let Some(end) = self.rare.urgent_sent.filter(|_| flags & (flag::RST | flag::SYN) == 0) {
+        let with_urgent = !plain && flags & (flag::RST | flag::SYN) == 0;
+        if let Some(end) = self.rare.urgent_sent.filter(|_| with_urgent) {
             let from = self.snd.offset(seq);
             urgent = end.saturating_sub(from).min(0xffff) as u16;
         }

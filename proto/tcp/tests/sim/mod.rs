@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use weever_tcp::{Endpoint, Events, Id, ListenerConfig, ListenerId, Segment, TcpConfig, Tuple};
 use weever_wire::checksum::Pseudo;
-use weever_wire::tcp::{TcpView, fill_checksum};
+use weever_wire::tcp::TcpView;
 
 pub(crate) use app::{Job, Stream};
 pub(crate) use net::{Faults, Network, Packet};
@@ -225,8 +225,6 @@ impl World {
                         })
                         .unwrap();
                     let (from, to) = (transmit.tuple.local, transmit.tuple.remote);
-                    let pseudo = pseudo(from, to, bytes.len());
-                    fill_checksum(&mut bytes, pseudo);
                     if self.trace {
                         let (header, range) = (&transmit.header, &transmit.payload);
                         println!(

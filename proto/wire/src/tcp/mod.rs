@@ -164,9 +164,15 @@ pub fn fill_checksum(segment: &mut [u8], pseudo: Pseudo) {
     if let Ok((header, _)) = room::<HEADER_LEN>(segment, Layer::Tcp) {
         put(header, CHECKSUM, [0, 0]);
         let checksum = pseudo.checksum(segment);
-        if let Ok((header, _)) = room::<HEADER_LEN>(segment, Layer::Tcp) {
-            put(header, CHECKSUM, checksum.to_be_bytes());
-        }
+        put_checksum(segment, checksum);
+    }
+}
+
+/// Writes a checksum into the header that `segment` begins with. Shorter slices are left alone.
+#[inline]
+pub fn put_checksum(segment: &mut [u8], checksum: u16) {
+    if let Ok((header, _)) = room::<HEADER_LEN>(segment, Layer::Tcp) {
+        put(header, CHECKSUM, checksum.to_be_bytes());
     }
 }
 
@@ -202,6 +208,15 @@ impl TcpRepr {
     /// Bytes that [`emit`](Self::emit) writes.
     pub const fn buffer_len(&self) -> usize {
         HEADER_LEN
+    }
+
+    /// The sum of the header with so many bytes of options, which are not in it, and no checksum; not folded.
+    #[inline]
+    pub fn sum(&self, options: usize) -> u64 {
+        let words = [self.src_port, self.dst_port, self.window, self.urgent];
+        let offset = ((HEADER_LEN + options) as u64 / 4) << 12 | u64::from(self.flags);
+        let numbers = u64::from(self.seq) + u64::from(self.ack) + offset;
+        words.iter().fold(numbers, |sum, word| sum + u64::from(*word))
     }
 
     /// Writes the header to the front of `buf`.

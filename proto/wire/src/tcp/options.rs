@@ -1,7 +1,7 @@
 //! Options (RFC 9293 §3.2), read tolerantly and written in one fixed order.
 
 use super::Seq;
-use crate::{Layer, WireError};
+use crate::{Layer, WireError, checksum};
 
 /// Bytes of options that a header can hold.
 pub const MAX_OPTIONS_LEN: usize = 40;
@@ -203,6 +203,18 @@ impl TcpOptionsRepr {
             len += self.cookie().map_or(0, |cookie| (2 + cookie.len()).next_multiple_of(4));
         }
         len + 4 * usize::from(self.window_scale.is_some())
+    }
+
+    /// The sum of what [`emit`](Self::emit) has written to the front of `buf`, not folded. That of timestamps is
+    /// made of their values: bytes just written cannot be read in words before they have reached the cache.
+    #[inline]
+    pub fn sum(&self, buf: &[u8]) -> u64 {
+        match self.timestamps {
+            Some(Timestamps { value, echo }) if self.is_timestamps_only() => {
+                0x0101 + 0x080a + u64::from(value) + u64::from(echo)
+            }
+            _ => buf.get(..self.len()).map_or(0, |options| checksum::sum(options).into()),
+        }
     }
 
     /// Whether there are no options.

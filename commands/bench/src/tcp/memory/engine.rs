@@ -2,14 +2,16 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
 
 use weever_net::random::Random;
 use weever_tcp::{
-    Ecn, Endpoint, Id, ListenerConfig, ListenerId, Region, Segment, Settings, TcpConfig, Tuple,
+    Ecn, Endpoint, Id, ListenerConfig, ListenerId, Payload, Region, Segment, Settings, TcpConfig,
+    Transmit, Tuple,
 };
 use weever_wire::checksum::Pseudo;
 use weever_wire::ipv4::{Ipv4Repr, Ipv4View};
-use weever_wire::tcp::{TcpView, fill_checksum};
+use weever_wire::tcp::TcpView;
 
 pub(super) const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub(super) const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -42,6 +44,8 @@ struct Host {
     receive: Region,
     /// The application's octets.
     data: Vec<u8>,
+    /// Packets that arrived at once.
+    burst: Vec<Vec<u8>>,
 }
 
 impl Host {
@@ -49,12 +53,13 @@ impl Host {
         let config = TcpConfig {
             receive_capacity: BUFFER as u32,
             max_connections: connections + 1,
+            super_segment: BUFFER as u32,
             memory_limit: u64::MAX,
             ..TcpConfig::default()
         };
         let endpoint = Endpoint::new(config, [key, 1], 0);
         let (send, receive) = (Region::new(BUFFER), Region::new(BUFFER));
-        Self { endpoint, send, receive, data: vec![7; BUFFER] }
+        Self { endpoint, send, receive, data: vec![7; BUFFER], burst: Vec::new() }
     }
 
     /// The application writes octets into the send region, and has them sent.
@@ -65,64 +70,123 @@ impl Host {
     }
 
     fn transmit(&mut self, pipe: &mut Pipe, now: u64) {
-        while let Some(transmit) = self.endpoint.poll_transmit(now) {
-            let len = transmit.len();
-            let mut packet = pipe.buffer(20 + len);
-            let (IpAddr::V4(src), IpAddr::V4(dst)) = (transmit.tuple.local, transmit.tuple.remote)
-            else {
-                continue;
-            };
-            let ip = Ipv4Repr {
-                tos: transmit.ecn as u8,
-                ident: 0,
-                flags_frag: 0x4000,
-                ttl: 64,
-                protocol: 6,
-                src,
-                dst,
-                payload_len: len as u16,
-            };
-            ip.emit(&mut packet).expect("room for the header");
-            let segment = &mut packet[20..];
-            let send = &self.send;
-            transmit.emit(segment, |range, out| send.read(range.start, out)).expect("room");
-            let both = addresses(src, dst);
-            fill_checksum(segment, Pseudo::v4(&both, 6, len as u16));
-            pipe.full.push_back(packet);
+        while pipe.full.len() < BURST
+            && let Some(transmit) = self.endpoint.poll_transmit(now)
+        {
+            if transmit.is_super() {
+                transmit.cut().for_each(|piece| self.write_packet(&piece, pipe));
+            } else {
+                self.write_packet(&transmit, pipe);
+            }
         }
     }
 
-    /// Takes one packet; its payload is handed to `got`.
-    fn receive(&mut self, pipe: &mut Pipe, now: u64, mut got: impl FnMut(&mut Host, Id)) -> bool {
-        let Some(packet) = pipe.full.pop_front() else { return false };
-        let view = Ipv4View::new(&packet).expect("an IPv4 packet");
-        assert!(view.checksum_ok());
-        let (src, dst) = (view.header().src(), view.header().dst());
-        let segment = view.payload();
-        let both = view.header().addresses();
-        assert!(Pseudo::v4(&both, 6, segment.len() as u16).verifies(segment));
-        let view = TcpView::new(segment).expect("a segment");
-        let tuple = Tuple {
-            local: dst.into(),
-            remote: src.into(),
-            local_port: view.header().dst_port(),
-            remote_port: view.header().src_port(),
+    fn write_packet(&self, transmit: &Transmit, pipe: &mut Pipe) {
+        let len = transmit.len();
+        let mut packet = pipe.buffer(20 + len);
+        let (IpAddr::V4(src), IpAddr::V4(dst)) = (transmit.tuple.local, transmit.tuple.remote)
+        else {
+            return;
         };
-        let segment = Segment::parse(view, Ecn::NotEct).expect("options");
-        if let Ok(handled) = self.endpoint.handle(&tuple, &segment, now)
-            && let (Some(id), Some(payload)) = (handled.id, handled.payload)
+        let ip = Ipv4Repr {
+            tos: transmit.ecn as u8,
+            ident: 0,
+            flags_frag: 0x4000,
+            ttl: 64,
+            protocol: 6,
+            src,
+            dst,
+            payload_len: len as u16,
+        };
+        ip.emit(&mut packet).expect("room for the header");
+        let fill = |range: Range<u64>, out: &mut [u8]| self.send.read(range.start, out);
+        transmit.emit(&mut packet[20..], fill).expect("room");
+        pipe.full.push_back(packet);
+    }
+
+    /// Takes a burst of packets, whose segments are joined where they continue each other; each
+    /// connection that got payload is handed to `got`.
+    fn receive(&mut self, pipe: &mut Pipe, now: u64, mut got: impl FnMut(&mut Host, Id)) -> bool {
+        if pipe.full.len() == 1
+            && let Some(packet) = pipe.full.pop_front()
         {
-            self.receive.write(payload.offset, &segment.payload[payload.range]);
-            got(self, id);
+            let (tuple, segment) = parse(&packet);
+            if let Ok(handled) = self.endpoint.handle(&tuple, &segment, now)
+                && let (Some(id), Some(payload)) = (handled.id, handled.payload)
+            {
+                self.receive.write(payload.offset, &segment.payload[payload.range]);
+                got(self, id);
+            }
+            pipe.free.push(packet);
+            return true;
         }
-        pipe.free.push(packet);
-        true
+        let mut burst = std::mem::take(&mut self.burst);
+        burst.extend(pipe.full.drain(..pipe.full.len().min(BURST)));
+        let mut parsed = burst.iter().map(|packet| parse(packet)).enumerate().peekable();
+        while let Some((at, (tuple, mut segment))) = parsed.next() {
+            let first = segment.payload;
+            let mut end = at + 1;
+            while let Some((next, _)) =
+                parsed.next_if(|(_, (of, next))| *of == tuple && segment.join(next))
+            {
+                end = next + 1;
+            }
+            if let Ok(handled) = self.endpoint.handle(&tuple, &segment, now)
+                && let (Some(id), Some(payload)) = (handled.id, handled.payload)
+            {
+                match end - at {
+                    1 => self.receive.write(payload.offset, &first[payload.range]),
+                    _ => self.keep(&payload, &burst[at..end]),
+                }
+                got(self, id);
+            }
+        }
+        drop(parsed);
+        let busy = !burst.is_empty();
+        pipe.free.append(&mut burst);
+        self.burst = burst;
+        busy
+    }
+
+    /// Copies the accepted range of the payload of joined packets into the receive region.
+    fn keep(&mut self, payload: &Payload, packets: &[Vec<u8>]) {
+        let (mut at, Range { start, end }) = (0, payload.range.clone());
+        for packet in packets {
+            let piece = text(packet);
+            let from = start.clamp(at, at + piece.len());
+            let until = end.clamp(from, at + piece.len());
+            self.receive.write(
+                payload.offset + (from - start.min(from)) as u64,
+                &piece[from - at..until - at],
+            );
+            at += piece.len();
+        }
     }
 }
 
-fn addresses(src: Ipv4Addr, dst: Ipv4Addr) -> [u8; 8] {
-    let ([a, b, c, d], [e, f, g, h]) = (src.octets(), dst.octets());
-    [a, b, c, d, e, f, g, h]
+/// Packets that a host takes at once, as a batch of the graph has them.
+pub(super) const BURST: usize = 64;
+
+/// The payload of a packet that was parsed before.
+fn text(packet: &[u8]) -> &[u8] {
+    &packet[20 + usize::from(packet[32] >> 4) * 4..]
+}
+
+/// The ends and the segment of a packet, whose sums are verified.
+#[inline(always)]
+fn parse(packet: &[u8]) -> (Tuple, Segment<'_>) {
+    let view = Ipv4View::new(packet).expect("an IPv4 packet");
+    assert!(view.checksum_ok());
+    let (header, segment) = (view.header(), view.payload());
+    assert!(Pseudo::v4(&header.addresses(), 6, segment.len() as u16).verifies(segment));
+    let view = TcpView::new(segment).expect("a segment");
+    let tuple = Tuple {
+        local: header.dst().into(),
+        remote: header.src().into(),
+        local_port: view.header().dst_port(),
+        remote_port: view.header().src_port(),
+    };
+    (tuple, Segment::parse(view, Ecn::NotEct).expect("options"))
 }
 
 /// Two hosts of weever's.
@@ -218,7 +282,10 @@ impl Weever {
     /// So many requests and responses, each on one of the connections.
     pub(crate) fn transactions(&mut self, count: usize, random: &mut Random) {
         for _ in 0..count {
-            let which = random.up_to(self.clients.len() as u64 - 1) as usize;
+            let which = match self.clients.len() as u64 {
+                1 => 0,
+                count => random.up_to(count - 1) as usize,
+            };
             let mut done = false;
             self.hosts[0].write(self.clients[which], MESSAGE as u64, self.now);
             while !done {

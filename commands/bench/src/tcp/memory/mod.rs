@@ -1,5 +1,6 @@
 //! The engine beside smoltcp, in memory and on one thread: IPv4 packets in buffers, all checksums written
-//! and verified, payload copied into the sender's region, out of it, and into the receiver's.
+//! and verified, payload copied into the sender's region, out of it, and into the receiver's. A link holds 64
+//! packets, as a batch of the graph does.
 
 mod engine;
 mod smoltcp;

@@ -8,7 +8,7 @@ use smoltcp::socket::tcp;
 use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 
-use super::engine::{A, B, BUFFER, MESSAGE, MTU, PORT, Pipe, TURN};
+use super::engine::{A, B, BUFFER, BURST, MESSAGE, MTU, PORT, Pipe, TURN};
 
 /// smoltcp's device: packets without a link layer.
 #[derive(Default)]
@@ -47,7 +47,7 @@ impl Device for Port {
     }
 
     fn transmit(&mut self, _: Instant) -> Option<Tx<'_>> {
-        Some(Tx(&mut self.tx))
+        (self.tx.full.len() < BURST).then_some(Tx(&mut self.tx))
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
