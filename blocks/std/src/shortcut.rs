@@ -4,7 +4,7 @@
 //! Written with the same functions as the blocks whose place it takes. It looks at all of a packet
 //! before it records anything, so that the packets which it leaves to the blocks are as they came.
 
-use weever_block::{Buffer, Burst, Mask, Shortcut, ShortcutType, bits};
+use weever_block::{Buffer, Burst, Cx, Mask, Shortcut, ShortcutType, Ways, bits};
 use weever_net::iface::IfaceId;
 use weever_net::ipv4::{self, Ipv4Header};
 use weever_net::state::NetState;
@@ -37,11 +37,11 @@ struct Receive {
 }
 
 impl Shortcut for Receive {
-    fn run(&mut self, burst: &mut Burst, input: Mask, ways: &mut [Mask]) {
+    fn run(&mut self, _: &Cx<'_>, burst: &mut Burst, input: Mask, ways: &mut Ways) {
         let state = &**self.state.load();
         for task in bits(input) {
             if let Some(way) = burst.get_mut(task).and_then(|packet| way(state, packet)) {
-                ways[way] |= 1 << task;
+                ways.take(way, task);
             }
         }
     }

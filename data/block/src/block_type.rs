@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weever_graph::{Effects, Node};
 use weever_packet::{Burst, Mask};
 
-use crate::Block;
+use crate::{Block, Cx};
 
 /// A port of a block type.
 #[derive(Clone, Copy, Debug)]
@@ -211,7 +211,55 @@ impl Build<'_> {
 pub type Way = &'static [(&'static str, &'static str)];
 
 /// How many ways a shortcut may know.
-pub const MAX_WAYS: usize = 16;
+pub const MAX_WAYS: usize = 32;
+
+/// The tasks that have taken each way of a shortcut.
+#[derive(Debug, Default)]
+pub struct Ways {
+    tasks: [Mask; MAX_WAYS],
+    /// The ways that have tasks, a bit each: few have, and the others need not be looked at.
+    taken: u32,
+}
+
+impl Ways {
+    /// Sends a task along way number `way`.
+    ///
+    /// Panics for a way that cannot be: that is a bug of the shortcut.
+    #[inline]
+    pub fn take(&mut self, way: usize, task: usize) {
+        self.tasks[way] |= 1 << task;
+        self.taken |= 1 << way;
+    }
+
+    /// The one way that all of these tasks, and no others, have taken.
+    #[inline]
+    pub fn only(&self, tasks: Mask) -> Option<usize> {
+        let way = self.taken.trailing_zeros() as usize % MAX_WAYS;
+        (self.taken.is_power_of_two() && self.tasks[way] == tasks).then_some(way)
+    }
+
+    /// Whether no task has taken any.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.taken == 0
+    }
+
+    /// Removes the way with the lowest number that has tasks; returns it with them.
+    #[inline]
+    pub fn take_first(&mut self) -> Option<(usize, Mask)> {
+        if self.taken == 0 {
+            return None;
+        }
+        let way = self.taken.trailing_zeros() as usize % MAX_WAYS;
+        self.taken &= self.taken - 1;
+        Some((way, std::mem::take(&mut self.tasks[way])))
+    }
+
+    /// Forgets all tasks.
+    pub fn clear(&mut self) {
+        while self.take_first().is_some() {}
+    }
+}
 
 /// A kind of [`Shortcut`].
 ///
@@ -243,11 +291,12 @@ impl ShortcutType {
 /// Only for nodes without state of their own that neither take packets away nor count, start or wake
 /// anything for those that go the usual way.
 pub trait Shortcut: Send {
-    /// Adds to `ways[w]` those tasks of `input`, each with a packet, that the nodes of way number `w`
-    /// would send along that way. Leaves their packets and metadata as those nodes would. A task
-    /// that is added to none goes through the nodes as ever: of its packet's metadata, only that may
+    /// Sends those tasks of `input`, each with a packet, along a way that its nodes would send there.
+    /// Leaves their packets and metadata as those nodes would. A task
+    /// that takes no way goes through the nodes as ever: of its packet's metadata, only that may
     /// have been written which those nodes write again before they read it, or would leave as it is.
-    fn run(&mut self, burst: &mut Burst, input: Mask, ways: &mut [Mask]);
+    /// The same holds for the nodes at which a way ends.
+    fn run(&mut self, cx: &Cx<'_>, burst: &mut Burst, input: Mask, ways: &mut Ways);
 }
 
 /// Shared state by type: addresses, neighbours, sockets. Blocks look it up when they are built,

@@ -21,7 +21,7 @@ mod run;
 pub use block::{Block, Ports, State};
 pub use block_type::{
     BlockType, Build, BuildError, Env, MAX_WAYS, ParamDoc, PortDoc, Shortcut, ShortcutType,
-    StateKind, Way,
+    StateKind, Way, Ways,
 };
 pub use cx::{Claim, Cx, Downstream, Priority, Requests, SpawnRequest, When};
 pub use flows::{FlowClaim, FlowEnds, FlowKey, FlowOwner, FlowOwners};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weever_block::{
-    Buffer, BuildError, Burst, Env, Mask, NodeWay, RunProgram, Shortcut, Snapshot, bits,
+    Buffer, BuildError, Burst, Cx, Env, Mask, NodeWay, RunProgram, Shortcut, Snapshot, Ways, bits,
 };
 use weever_net::state::NetState;
 
@@ -123,12 +123,12 @@ struct Executor {
 }
 
 impl Shortcut for Executor {
-    fn run(&mut self, burst: &mut Burst, input: Mask, ways: &mut [Mask]) {
+    fn run(&mut self, _: &Cx<'_>, burst: &mut Burst, input: Mask, ways: &mut Ways) {
         let net = self.network.as_mut().map(|network| network.load());
         for task in bits(input) {
             let packet = burst.get_mut(task);
             if let Some(way) = packet.and_then(|packet| self.program.way(net, packet)) {
-                ways[way] |= 1 << task;
+                ways.take(way, task);
             }
         }
     }

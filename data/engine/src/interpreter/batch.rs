@@ -1,7 +1,7 @@
 //! The state of a batch while it walks the graph, and its end: each buffer goes where a node
 //! requested, and buffers that no node claimed are freed.
 
-use weever_block::{Block, Claim, Cx, FlowKey, FlowOwner, FlowOwners, Priority, Requests};
+use weever_block::{Block, Claim, Cx, FlowKey, FlowOwner, FlowOwners, Priority, Requests, Ways};
 use weever_packet::{Burst, Mask, Nanos, bits};
 
 use super::runtime::Runtime;
@@ -74,9 +74,14 @@ pub(crate) struct BatchState {
     pub(crate) collecting: Option<usize>,
     /// Tasks that found no working block: the node, and the loss. Mostly empty.
     pub(crate) lost: Vec<(u32, Loss, Mask)>,
+    /// The ways that a shortcut has found; empty between two of its calls.
+    pub(crate) ways: Ways,
     /// The ways that tasks have taken.
     #[cfg(test)]
-    pub(crate) ways: Vec<(Counter, Mask)>,
+    pub(crate) taken: Vec<(Counter, Mask)>,
+    /// The slots of nodes and ports that tasks have passed together.
+    #[cfg(test)]
+    pub(crate) together: Vec<(usize, Mask)>,
 }
 
 impl BatchState {
@@ -91,8 +96,11 @@ impl BatchState {
             shortcut: None,
             collecting: None,
             lost: Vec::new(),
+            ways: Ways::default(),
             #[cfg(test)]
-            ways: Vec::new(),
+            taken: Vec::new(),
+            #[cfg(test)]
+            together: Vec::new(),
         }
     }
 }

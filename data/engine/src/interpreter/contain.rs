@@ -75,6 +75,8 @@ impl Walk<'_> {
             self.state.lost.push((node, Loss::Panic, Mask::MAX));
             self.state.masks.due.fill(0);
             self.count(code);
+            // Of tasks that went together, the culprit may have left some.
+            self.state.masks.slots.fill(0);
         }
         // Each round gives up a claim, so they come to an end.
         while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.dispositions().run())) {
@@ -100,6 +102,7 @@ impl Walk<'_> {
     /// its node.
     pub(super) fn replace_culprit(&mut self, panic: Panic) -> u32 {
         self.state.requests.clear();
+        self.state.ways.clear();
         let shortcut = self.state.shortcut.take();
         let node = match shortcut {
             Some(number) => {

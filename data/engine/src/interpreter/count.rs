@@ -91,7 +91,7 @@ impl Walk<'_> {
     /// Counts the packets of `unclaimed` that nodes without a working block have lost; returns the
     /// others.
     #[cold]
-    fn count_lost(&mut self, mut unclaimed: Mask) -> Mask {
+    pub(super) fn count_lost(&mut self, mut unclaimed: Mask) -> Mask {
         for (node, loss, tasks) in self.state.lost.drain(..) {
             let lost = tasks & unclaimed;
             unclaimed &= !tasks;

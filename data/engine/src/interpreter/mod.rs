@@ -14,6 +14,7 @@ mod switch;
 mod task_queues;
 #[cfg(test)]
 mod tests;
+mod together;
 #[cfg(test)]
 pub(crate) mod trace;
 mod waiting;

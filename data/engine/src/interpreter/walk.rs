@@ -1,8 +1,9 @@
 //! One batch walks the graph (design/0000 §4.2).
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use weever_block::{Block, Cx, MAX_WAYS, Ports, Shortcut};
+use weever_block::{Block, Cx, Ports, Shortcut};
 use weever_packet::{Burst, Mask, Nanos};
 
 use super::batch::{BatchState, Dispositions, count_conflict, owners, record};
@@ -51,11 +52,16 @@ impl Walk<'_> {
         if let Some(trace) = self.trace.as_deref_mut() {
             trace.begin(&self.batch, self.burst, self.plan);
         }
-        self.walk(code);
-        self.state.running = NO_NODE;
-        #[cfg(test)]
-        self.record_trace(code);
-        self.count(code);
+        if self.together(code) {
+            #[cfg(test)]
+            self.record_trace(code);
+        } else {
+            self.walk(code);
+            self.state.running = NO_NODE;
+            #[cfg(test)]
+            self.record_trace(code);
+            self.count(code);
+        }
         self.dispositions().run();
     }
 
@@ -70,9 +76,14 @@ impl Walk<'_> {
         for step in &code.steps {
             let mut masks = self.state.masks.slots[step.slots()].to_vec();
             let ways = code.way_counters.iter().flat_map(|(way, counters)| {
-                let taken = self.state.ways.iter().filter(move |(taken, _)| *taken == way);
+                let taken = self.state.taken.iter().filter(move |(taken, _)| *taken == way);
                 taken.flat_map(move |(_, tasks)| counters.iter().map(move |c| (c.index(), *tasks)))
             });
+            for (slot, tasks) in &self.state.together {
+                if step.slots().contains(slot) {
+                    masks[slot - step.first_slot as usize] |= tasks;
+                }
+            }
             let (first, n) = (step.counter.index(), masks.len());
             for (counter, tasks) in ways.filter(|(c, _)| (first..first + n).contains(c)) {
                 masks[counter - first] |= tasks;
@@ -81,19 +92,15 @@ impl Walk<'_> {
             let node = self.plan.id_at(step.node).expect("it is in the graph");
             trace.step(node.0, self.input(code, step) | masks[0], &masks[1..]);
         }
-        self.state.ways.clear();
+        self.state.taken.clear();
+        self.state.together.clear();
         trace.end(&self.state.claims, self.plan);
     }
 
-    /// Runs the steps in order, but only those that a task has reached: each step marks as due the
-    /// targets of the ports by which tasks left, all of which come later.
-    #[inline]
+    /// Runs the steps that are due in order: each marks as due the targets of the ports by which tasks
+    /// left, all of which come later.
+    #[inline(never)]
     fn walk(&mut self, code: &EntryCode) {
-        let Some(first) = self.state.masks.due.first_mut().filter(|_| !code.steps.is_empty())
-        else {
-            return;
-        };
-        *first = 1;
         for (word, steps) in code.steps.chunks(64).enumerate() {
             loop {
                 let TaskMasks { due, passed, .. } = &mut self.state.masks;
@@ -105,14 +112,20 @@ impl Walk<'_> {
                 passed[word] |= next;
                 let step = &steps[next.trailing_zeros() as usize % 64];
                 if self.step(code, step) {
-                    let masks = &mut self.state.masks;
-                    wake(&code.wakes[span(&step.wakes)], masks);
-                    let mut ends = code.drops[span(&step.drops)].iter();
-                    if ends.any(|end| masks.slots[end.slot as usize] != 0) {
-                        masks.ending[word] |= next;
-                    }
+                    self.wake_behind(code, (64 * word) as u32 + next.trailing_zeros());
                 }
             }
+        }
+    }
+
+    /// Marks as due the targets of the ports by which tasks have left a step, and notes where they may end.
+    #[inline]
+    pub(super) fn wake_behind(&mut self, code: &EntryCode, at: u32) {
+        let (step, masks) = (&code.steps[at as usize], &mut self.state.masks);
+        wake(&code.wakes[span(&step.wakes)], masks);
+        let mut ends = code.drops[span(&step.drops)].iter();
+        if ends.any(|end| masks.slots[end.slot as usize] != 0) {
+            masks.ending[at as usize / 64] |= 1 << (at % 64);
         }
     }
 
@@ -132,7 +145,10 @@ impl Walk<'_> {
         if let Some(shortcut) = step.shortcut {
             // Those that another shortcut has taken past this node are counted already.
             let passed = self.state.masks.slots[step.first_slot as usize];
-            input &= !self.shortcut(code, shortcut, input & !passed);
+            let tried = input & !passed & self.batch.occupied;
+            if tried != 0 && self.try_shortcut(code, shortcut, tried) {
+                input &= !self.take_ways(code, shortcut, tried);
+            }
         }
         match step.kind {
             StepKind::Function => self.function(step, input),
@@ -206,18 +222,8 @@ impl Walk<'_> {
         (*running = NO_NODE);
         // If a faulty block enables ports for tasks that are not in its input, or two ports for one
         // task, the error must not spread.
-        let mut enabled = 0;
-        for tasks in outputs {
-            debug_assert!(
-                *tasks & !((input | passed) & !enabled) == 0,
-                "block of node {}: a port has {tasks:#x}, the input is {input:#x}, and \
-                 {enabled:#x} left before",
-                self.program.nodes[step.node as usize].name,
-            );
-            *tasks &= (input | passed) & !enabled;
-            enabled |= *tasks;
-        }
-        enabled &= !passed;
+        let name = &self.program.nodes[step.node as usize].name;
+        let enabled = only_sound(outputs, input | passed, name) & !passed;
         let claimed = if requests.is_empty() { 0 } else { self.drain(step, input) };
         debug_assert!(
             enabled & claimed == 0 && enabled | claimed == input,
@@ -237,7 +243,7 @@ impl Walk<'_> {
     }
 
     /// Carries out a block's requests. Returns the tasks that it claimed.
-    fn drain(&mut self, step: &Step, input: Mask) -> Mask {
+    pub(super) fn drain(&mut self, step: &Step, input: Mask) -> Mask {
         let plan = &self.program.nodes[step.node as usize];
         let BatchState { requests, claims, notifies, disposed, .. } = &mut *self.state;
         let mut claimed = 0;
@@ -280,32 +286,41 @@ impl Walk<'_> {
 }
 
 impl Walk<'_> {
-    /// Tries shortcut number `shortcut` of the entry on the tasks of `input` that have a packet;
-    /// returns those that took it.
+    /// Tries shortcut number `shortcut` of the entry on tasks that have a packet; returns whether some have
+    /// taken a way.
     #[inline]
-    fn shortcut(&mut self, code: &EntryCode, shortcut: u32, input: Mask) -> Mask {
-        let plan = &code.shortcuts[shortcut as usize];
-        let mut left = input & self.batch.occupied;
-        let matcher = self.shortcuts.get_mut(plan.number as usize).and_then(Option::as_mut);
-        let Some(matcher) = matcher.filter(|_| left != 0) else { return 0 };
-        let tried = left;
-        let plans = &code.ways[span(&plan.ways)];
-        let mut ways = [0; MAX_WAYS];
-        self.state.shortcut = Some(plan.number);
-        matcher.run(self.burst, left, &mut ways[..plans.len()]);
+    pub(super) fn try_shortcut(&mut self, code: &EntryCode, shortcut: u32, tasks: Mask) -> bool {
+        let number = code.shortcuts[shortcut as usize].number;
+        let Some(Some(matcher)) = self.shortcuts.get_mut(number as usize) else { return false };
+        self.state.shortcut = Some(number);
+        let Runtime { pool, worker, outboxes, .. } = &mut *self.runtime;
+        let cx = Cx::new(self.now, pool, &mut self.state.requests);
+        let cx = cx.on_worker(*worker).before(outboxes);
+        matcher.run(&cx, self.burst, tasks, &mut self.state.ways);
         self.state.shortcut = None;
-        for (plan, tasks) in plans.iter().zip(ways) {
+        !self.state.ways.is_empty()
+    }
+
+    /// Sends the tasks of `input` along the ways that the shortcut has found; returns those that took one.
+    #[inline]
+    pub(super) fn take_ways(&mut self, code: &EntryCode, shortcut: u32, input: Mask) -> Mask {
+        let plans = &code.ways[span(&code.shortcuts[shortcut as usize].ways)];
+        let mut left = input;
+        while let Some((way, tasks)) = self.state.ways.take_first() {
             let tasks = tasks & left;
-            if let Some(plan) = plan.as_ref().filter(|_| tasks != 0) {
+            // The packets of a way that the graph does not have go from node to node.
+            if let Some(Some(plan)) = plans.get(way)
+                && tasks != 0
+            {
                 left &= !tasks;
                 pass(code, plan, tasks, &mut self.state.masks);
                 let packets = u64::from(tasks.count_ones());
                 self.runtime.counters.add(plan.counter, packets);
                 #[cfg(test)]
-                self.state.ways.push((plan.counter, tasks));
+                self.state.taken.push((plan.counter, tasks));
             }
         }
-        tried & !left
+        input & !left
     }
 }
 
@@ -325,6 +340,29 @@ fn pass(code: &EntryCode, way: &WayPlan, tasks: Mask, masks: &mut TaskMasks) {
     for set in &code.way_steps[span(&way.ends)] {
         masks.due[set.word as usize] |= set.steps;
     }
+}
+
+/// Removes from the masks of a block's ports what cannot be: tasks that it was not called with, and a second
+/// port for a task. Returns the tasks that have left.
+#[inline]
+pub(super) fn only_sound(outputs: &mut [Mask], input: Mask, name: &str) -> Mask {
+    let mut enabled = 0;
+    for tasks in outputs {
+        debug_assert!(
+            *tasks & !(input & !enabled) == 0,
+            "block of node {name}: a port has {tasks:#x}, the input is {input:#x}, and \
+             {enabled:#x} left before",
+        );
+        *tasks &= input & !enabled;
+        enabled |= *tasks;
+    }
+    enabled
+}
+
+/// The slots of a step's ports.
+#[inline]
+pub(super) fn ports_of(step: &Step) -> Range<usize> {
+    step.slots().start + 1..step.slots().end
 }
 
 /// Marks as due the targets of the ports by which tasks have left.

@@ -9,7 +9,7 @@ use weever_graph::{Graph, NodeId, NodeKind, Op, PortId};
 
 use super::kept::Kept;
 use super::program::{DropSlot, EMPTY_SLOT, EntryCode, FIRST_STEP_SLOT, NodePlan, Operand, Step};
-use super::program::{KnownRun, ShortcutSource, StepKind, TASKS_SLOT, Wake};
+use super::program::{KnownRun, Next, NextPlace, ShortcutSource, StepKind, TASKS_SLOT, Wake};
 use crate::slots::{Counter, Slots, WayCounters};
 
 /// The runs of a graph by their first nodes: the number of the executor, and the ways; `None` where there is
@@ -66,10 +66,14 @@ impl EntryBuilder<'_> {
             self.code.steps[step].shortcut = self.shortcut(*id, &reached, &layout);
         }
         self.code.slots = layout.next;
+        self.code.next = self.next(&reached, &layout);
         if !self.way_counters.is_empty() {
             let first = slots.take(self.way_counters.len());
             for way in self.code.ways.iter_mut().flatten() {
                 way.counter = first.plus(way.counter.index());
+                if let Some((_, whole)) = &mut way.whole {
+                    *whole = first.plus(whole.index());
+                }
             }
             self.code.way_counters = Arc::new(WayCounters { first, of: self.way_counters.into() });
         }
@@ -97,6 +101,56 @@ impl EntryBuilder<'_> {
             }
         }
         append(&mut self.code.wakes, &wakes)
+    }
+
+    /// By slot, where tasks are that have all left by that port.
+    fn next(&mut self, reached: &[NodeId], layout: &EntrySlots) -> Vec<Next> {
+        let mut next = vec![Next::default(); self.code.slots as usize];
+        for id in reached {
+            for port in 0..self.graph.node(*id).ports.len() as u32 {
+                let port = PortId { node: *id, port };
+                let Some(slot) = self.slot(port, layout) else { continue };
+                let mut through = Vec::new();
+                let place = self.next_place(port, layout, &mut through);
+                let through = append(&mut self.code.through, &through);
+                next[slot as usize] = Next { place, through };
+            }
+        }
+        next
+    }
+
+    fn next_place(
+        &self,
+        at: PortId,
+        layout: &EntrySlots,
+        through: &mut Vec<(u32, u32)>,
+    ) -> NextPlace {
+        let port = &self.graph.node(at.node).ports[at.port as usize];
+        let node = &self.nodes[at.node.index()];
+        let may_end = node.drops[node.ports[at.port as usize] as usize].is_some();
+        let target = match *port.targets {
+            [] => return NextPlace::End,
+            [target] if !may_end => target,
+            _ => return NextPlace::Masks,
+        };
+        let step = layout.step_of[target.index()];
+        let NodeKind::Operator(op) = self.graph.node(target).kind else {
+            let sharded = self.kind(target) == StepKind::Sharded;
+            return if sharded { NextPlace::Masks } else { NextPlace::Step(step) };
+        };
+        // No other operand will ever be known of these tasks.
+        let says = match (op, port.name.as_str()) {
+            (Op::Or, "true") | (Op::Nand, "false") => "true",
+            (Op::Nor, "true") | (Op::And, "false") => "false",
+            _ => return NextPlace::Masks,
+        };
+        let ports = &self.graph.node(target).ports;
+        let Some(number) = ports.iter().position(|port| port.name == says) else {
+            return NextPlace::Masks;
+        };
+        let port = PortId { node: target, port: number as u32 };
+        through.push((step, 1 + self.nodes[target.index()].ports[number]));
+        self.next_place(port, layout, through)
     }
 
     fn step(&mut self, id: NodeId, start: NodeId, layout: &mut EntrySlots) -> Step {
@@ -132,7 +186,7 @@ impl EntryBuilder<'_> {
         }
     }
 
-    fn kind(&self, id: NodeId) -> StepKind {
+    pub(super) fn kind(&self, id: NodeId) -> StepKind {
         match self.graph.node(id).kind {
             NodeKind::Operator(Op::And) => StepKind::And { swap: false },
             NodeKind::Operator(Op::Nand) => StepKind::And { swap: true },

@@ -23,8 +23,8 @@ pub use ids::{Entry, Idp, Idps};
 #[cfg(test)]
 pub(crate) use program::EntryPlan;
 pub(crate) use program::{
-    CompiledGraph, End, EntryCode, NO_NODE, Operand, Program, SpawnEdge, Step, StepKind,
-    TASKS_SLOT, TaskMasks, Wake, WayPlan, span,
+    CompiledGraph, End, EntryCode, NO_NODE, Next, NextPlace, Operand, Program, SpawnEdge, Step,
+    StepKind, TASKS_SLOT, TaskMasks, Wake, WayPlan, span,
 };
 pub use update::Update;
 pub(crate) use update::{Removed, Transition};

@@ -86,6 +86,26 @@ pub(crate) struct Wake {
     pub(crate) steps: u64,
 }
 
+/// Where all tasks of a batch are when they have left by the same port.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Next {
+    pub(crate) place: NextPlace,
+    /// The operators that have decided on the way there: the step, and the offset of the port's slot.
+    pub(crate) through: Range<u32>,
+}
+
+/// See [`Next`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NextPlace {
+    /// At this step, and nowhere else.
+    Step(u32),
+    /// At their end.
+    End,
+    /// At several steps, or at an operator that has not decided: their masks tell.
+    #[default]
+    Masks,
+}
+
 /// Steps of an entry that share a word in [`TaskMasks`](super::TaskMasks).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Steps {
@@ -163,6 +183,9 @@ pub(crate) struct WayPlan {
     pub(crate) ending: Range<u32>,
     /// The steps that come next.
     pub(crate) ends: Range<u32>,
+    /// The step that comes next, if there is no other and it needs no masks of steps at the border, and the
+    /// counter of tasks for all steps of the way.
+    pub(crate) whole: Option<(u32, Counter)>,
 }
 
 /// The steps that tasks of one start node walk, as flat arrays.
@@ -173,6 +196,9 @@ pub(crate) struct EntryCode {
     pub(crate) operands: Vec<Operand>,
     pub(crate) wakes: Vec<Wake>,
     pub(crate) drops: Vec<DropSlot>,
+    /// By slot: meaningful for those of ports of functions.
+    pub(crate) next: Vec<Next>,
+    pub(crate) through: Vec<(u32, u32)>,
     pub(crate) shortcuts: Vec<ShortcutPlan>,
     /// `None`: the way does not exist in this graph.
     pub(crate) ways: Vec<Option<WayPlan>>,

@@ -9,7 +9,7 @@ use weever_graph::{Attr, ENDS, NodeId, NodeKind, Op};
 
 use super::builder::{EntryBuilder, EntrySlots, append};
 use super::program::{
-    KnownRun, PlaceWay, ShortcutKind, ShortcutPlan, ShortcutSource, Steps, WayPlan,
+    KnownRun, PlaceWay, ShortcutKind, ShortcutPlan, ShortcutSource, StepKind, Steps, WayPlan,
 };
 use crate::slots::Counter;
 
@@ -223,29 +223,61 @@ impl EntryBuilder<'_> {
         order: &[NodeId],
         layout: &EntrySlots,
     ) -> WayPlan {
-        let (mut slots, mut counters) = (Vec::new(), Vec::new());
+        let (mut slots, mut counters, mut at_border) = (Vec::new(), Vec::new(), Vec::new());
         let border = self.border(walked, start, order, layout);
         let passed = order.iter().filter_map(|id| Some((*id, *walked.left_by.get(id)?)));
         for (node, port) in passed {
             let slot = 1 + self.nodes[node.index()].ports[port as usize];
+            let input = self.nodes[node.index()].counters.first;
+            let both = [input, input.plus(slot as usize)];
             if border.contains(&node) {
                 let first = layout.first_slot_of[node.index()];
                 slots.extend(first.into_iter().flat_map(|first| [first, first + slot]));
+                at_border.extend(both);
             } else {
-                let input = self.nodes[node.index()].counters.first;
-                counters.extend([input, input.plus(slot as usize)]);
+                counters.extend(both);
             }
         }
-        self.way_counters.push(counters.into());
+        self.way_counters.push(counters.clone().into());
+        let counter = Counter::at(self.way_counters.len() - 1);
         let ending = border.iter().copied().filter(|node| self.ends_at(*node, walked));
         let ending: Vec<NodeId> = ending.collect();
+        let whole = self.only_end(walked).filter(|_| ending.is_empty()).map(|node| {
+            let undecided = walked.ends.iter().filter(|end| **end != node);
+            let reached = undecided.map(|end| self.nodes[end.index()].counters.first);
+            counters.extend(at_border.into_iter().chain(reached));
+            self.way_counters.push(counters.into());
+            (layout.step_of[node.index()], Counter::at(self.way_counters.len() - 1))
+        });
         WayPlan {
-            counter: Counter::at(self.way_counters.len() - 1),
+            counter,
+            whole,
             slots: append(&mut self.code.way_slots, &slots),
             passed: self.steps_of(border.iter().copied(), layout),
             ending: self.steps_of(ending.into_iter(), layout),
             ends: self.steps_of(walked.ends.iter().copied(), layout),
         }
+    }
+
+    /// The function at which a way ends, if there is no other, and nothing leads from it back to the way or to an
+    /// operator that the way leaves undecided: then that stays so, whatever comes.
+    fn only_end(&self, walked: &Walked) -> Option<NodeId> {
+        let is_operator =
+            |end: &&NodeId| matches!(self.graph.node(**end).kind, NodeKind::Operator(_));
+        let mut functions = walked.ends.iter().filter(|end| !is_operator(end));
+        let end = *functions.next()?;
+        if functions.next().is_some() || self.kind(end) != StepKind::Function {
+            return None;
+        }
+        let (mut seen, mut ahead) = (vec![false; self.graph.len()], vec![end]);
+        while let Some(node) = ahead.pop() {
+            if walked.left_by.contains_key(&node) || node != end && walked.ends.contains(&node) {
+                return None;
+            }
+            let targets = self.graph.node(node).ports.iter().flat_map(|port| &port.targets);
+            ahead.extend(targets.filter(|to| !std::mem::replace(&mut seen[to.index()], true)));
+        }
+        Some(end)
     }
 
     /// The nodes that a way passes and whose masks matter later: a node that runs reads them, packets

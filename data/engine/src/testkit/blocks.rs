@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use weever_block::{
     Block, BlockType, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, Priority,
-    Registry, Shortcut, ShortcutType, State, StateKind, bits,
+    Registry, Shortcut, ShortcutType, State, StateKind, Ways, bits,
 };
 use weever_graph::Effects;
 use weever_packet::Buffer;
@@ -319,7 +319,7 @@ fn decide(seed: u64, burst: &Burst, task: usize) -> bool {
 struct QuickAndSwift;
 
 impl Shortcut for QuickAndSwift {
-    fn run(&mut self, burst: &mut Burst, input: Mask, ways: &mut [Mask]) {
+    fn run(&mut self, _: &Cx<'_>, burst: &mut Burst, input: Mask, ways: &mut Ways) {
         for i in bits(input) {
             assert!(burst.get(i).is_some(), "a shortcut gets packets only");
             if hash(13, burst.get(i).map_or(&[], Buffer::data)) & 7 != 0 {
@@ -328,7 +328,7 @@ impl Shortcut for QuickAndSwift {
                     (false, _) => 1,
                     (true, true) => 2,
                 };
-                ways[way] |= 1 << i;
+                ways.take(way, i);
             }
         }
     }
