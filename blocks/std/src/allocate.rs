@@ -138,6 +138,18 @@ fn routers_fragment<V: IpVersion>(view: &View, packet: &Buffer, len: usize) -> b
     long_icmp || !view.is_empty() && view.may_fragment(V::address(&ends.remote))
 }
 
+/// Makes room for the header; false, and nothing changed, unless the packet leaves by `out`.
+#[inline]
+pub(crate) fn make_room<V: IpVersion>(
+    state: &NetState,
+    view: &View,
+    recent: &RecentSends,
+    packet: &mut Buffer,
+    limits: (usize, Nanos),
+) -> bool {
+    port::<V>(state, view, recent, packet, limits) == OUT && push(packet, V::HEADER_LEN as u16)
+}
+
 impl<V: IpVersion> Block for Allocate<V> {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let (state, view, recent) = (self.state.load(), self.view.load(), self.paths.recent());

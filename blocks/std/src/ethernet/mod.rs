@@ -188,8 +188,12 @@ const OUT_OR_DROP: &[PortDoc] = &[
 pub static SEND: BlockType = BlockType::validator(
     "TxL2EtherSend",
     "The start of packets that already have their receiver's link address.",
-    |_| validator(|p| p.meta().flags.has(Flags::ENDPOINTS)),
+    |_| validator(|p| may_send(p)),
 );
+
+pub(crate) fn may_send(packet: &Buffer) -> bool {
+    packet.meta().flags.has(Flags::ENDPOINTS)
+}
 
 /// Makes room for the link header.
 pub static ALLOCATE_HEADER: BlockType = BlockType {
@@ -203,7 +207,7 @@ pub static ALLOCATE_HEADER: BlockType = BlockType {
 };
 
 #[inline]
-fn allocate(state: &NetState, packet: &mut Buffer) -> bool {
+pub(crate) fn allocate(state: &NetState, packet: &mut Buffer) -> bool {
     let tag = |iface: &Interface| if iface.vlan.is_some() { TAG_LEN } else { 0 };
     let len = interface(state, packet).map(|iface| HEADER_LEN + tag(iface));
     len.is_some_and(|len| crate::headers::push(packet, len as u16))
@@ -217,17 +221,18 @@ pub static FILL_HEADER: BlockType = BlockType {
         "Writes the Ethernet header, from the EtherType and the next hop's address in the \
          metadata.",
         OUT_OR_DROP,
-        |build| {
-            network_rewriter(build, |state, p| {
-                let from = interface(state, p).map(|iface| (iface.mac, iface.vlan));
-                from.is_some_and(|(own, vlan)| fill(p, own, vlan).is_ok())
-            })
-        },
+        |build| network_rewriter(build, fill),
     )
 };
 
 #[inline]
-fn fill(
+pub(crate) fn fill(state: &NetState, packet: &mut Buffer) -> bool {
+    let from = interface(state, packet).map(|iface| (iface.mac, iface.vlan));
+    from.is_some_and(|(own, vlan)| fill_from(packet, own, vlan).is_ok())
+}
+
+#[inline]
+fn fill_from(
     packet: &mut Buffer,
     own: MacAddr,
     vlan: Option<u16>,

@@ -8,6 +8,7 @@ mod tx;
 pub(crate) use report::LIMITS;
 pub use report::{IcmpLimits, REPORT};
 pub use tx::{ALLOCATE_HEADER, FILL_ERROR, FILL_HEADER, INITIATE_ERROR, INITIATE_RESPONSE};
+pub(crate) use tx::{reply, respond};
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ pub static INITIATE_RESPONSE: BlockType = BlockType {
     )
 };
 
-fn respond(packet: &mut Buffer) -> bool {
+pub(crate) fn respond(packet: &mut Buffer) -> bool {
     let meta = *packet.meta();
     let message = IcmpHeader::first(packet.at(meta.l4)).is_some();
     message && address_reply(packet, protocol::ICMP) && packet.set_bounds(meta.l4, meta.end)
@@ -42,9 +42,13 @@ pub static FILL_HEADER: BlockType = BlockType {
             PortDoc { name: "out", doc: "the reply" },
             PortDoc { name: "drop", doc: "shorter than a header" },
         ],
-        |_| rewriter(|p| p.data_mut().first_chunk_mut().map(make_echo_reply).is_some()),
+        |_| rewriter(reply),
     )
 };
+
+pub(crate) fn reply(message: &mut Buffer) -> bool {
+    message.data_mut().first_chunk_mut().map(make_echo_reply).is_some()
+}
 
 /// Turns a received datagram into the quotation of an error to its sender.
 pub static INITIATE_ERROR: BlockType = BlockType {

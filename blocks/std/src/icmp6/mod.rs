@@ -8,6 +8,7 @@ pub use error::ERROR;
 pub use report::Icmp6Limits;
 pub(crate) use report::{LIMITS, Verdict};
 pub use tx::{ALLOCATE_HEADER, FILL_ERROR, FILL_HEADER, INITIATE_ERROR, INITIATE_RESPONSE};
+pub(crate) use tx::{reply, respond};
 
 use std::sync::Arc;
 

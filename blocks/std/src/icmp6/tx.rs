@@ -31,7 +31,7 @@ pub static INITIATE_RESPONSE: BlockType = BlockType {
     )
 };
 
-fn respond(packet: &mut Buffer) -> bool {
+pub(crate) fn respond(packet: &mut Buffer) -> bool {
     let meta = *packet.meta();
     let whole = Icmpv6Header::first(message(packet)).is_some();
     whole && address_reply(packet, next_header::ICMPV6) && packet.set_bounds(meta.l4, meta.end)
@@ -44,9 +44,13 @@ pub static FILL_HEADER: BlockType = BlockType {
         "TxL3ICMP6FillHeader",
         "Makes the request a reply and repairs its checksum (RFC 1624); the data stay in place.",
         OUT_OR_DROP,
-        |_| rewriter(|p| p.data_mut().first_chunk_mut().map(make_echo_reply).is_some()),
+        |_| rewriter(reply),
     )
 };
+
+pub(crate) fn reply(message: &mut Buffer) -> bool {
+    message.data_mut().first_chunk_mut().map(make_echo_reply).is_some()
+}
 
 /// Turns a received packet into the quotation of an error to its sender.
 pub static INITIATE_ERROR: BlockType = BlockType {

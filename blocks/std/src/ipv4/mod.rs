@@ -14,5 +14,5 @@ pub use rx::{
 };
 pub(crate) use rx::{FORWARD as TO_FORWARD, LOCAL as TO_LOCAL, destination};
 pub(crate) use rx::{SOURCE_OK, source};
-pub(crate) use tx::fill;
 pub use tx::{ALLOCATE_HEADER, FILL_HEADER, ROUTING};
+pub(crate) use tx::{V4, fill, is_routed};

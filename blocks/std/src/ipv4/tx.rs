@@ -72,6 +72,12 @@ fn route(state: &NetState, packet: &mut Buffer) -> usize {
     port
 }
 
+/// Finds the next hop; whether there is one, other than ourselves.
+#[inline]
+pub(crate) fn is_routed(state: &NetState, packet: &mut Buffer) -> bool {
+    route(state, packet) == ROUTED
+}
+
 /// The sender may have chosen an interface for packets to all stations or to a group of a link.
 #[cold]
 fn to_many(state: &NetState, meta: &mut Meta, hop: &Hop<Ipv4Addr>, remote: Ipv4Addr) -> bool {
@@ -103,7 +109,7 @@ pub static ALLOCATE_HEADER: BlockType = allocate_header::<V4>(
     "Makes room for the IPv4 header, if the datagram fits the link.",
 );
 
-struct V4;
+pub(crate) struct V4;
 
 impl IpVersion for V4 {
     const HEADER_LEN: usize = HEADER_LEN;

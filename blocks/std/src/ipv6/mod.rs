@@ -9,8 +9,8 @@ pub use forward::FORWARD;
 pub use report::REPORT;
 pub(crate) use rx::accepts;
 pub use rx::{VALID_EXTENSIONS, VALID_LENGTH};
-pub(crate) use tx::fill;
 pub use tx::{ALLOCATE_HEADER, FILL_HEADER, FORWARDED, ROUTING};
+pub(crate) use tx::{V6, fill, forwarded, is_routed};
 
 use weever_block::Buffer;
 use weever_wire::ipv6::Ipv6Header;

@@ -62,13 +62,19 @@ fn route(state: &NetState, packet: &mut Buffer) -> usize {
     }
 }
 
+/// Finds the next hop; whether there is one, other than ourselves.
+#[inline]
+pub(crate) fn is_routed(state: &NetState, packet: &mut Buffer) -> bool {
+    route(state, packet) == ROUTED
+}
+
 /// Makes room for the header.
 pub static ALLOCATE_HEADER: BlockType = allocate_header::<V6>(
     "TxL3IPv6AllocateHeader",
     "Makes room for the IPv6 header, if the packet fits the path.",
 );
 
-struct V6;
+pub(crate) struct V6;
 
 impl IpVersion for V6 {
     const HEADER_LEN: usize = HEADER_LEN;
@@ -128,7 +134,7 @@ pub static FORWARDED: BlockType = BlockType {
     )
 };
 
-fn forwarded(packet: &mut Buffer) -> bool {
+pub(crate) fn forwarded(packet: &mut Buffer) -> bool {
     let meta = packet.meta_mut();
     meta.ethertype = ethertype::IPV6;
     let (l3, end, routed) = (meta.l3, meta.end, meta.flags.has(Flags::ENDPOINTS));

@@ -13,7 +13,7 @@ use weever_wire::MacAddr;
 
 use super::waiting::{Waiting, shrink};
 use super::{Protocol, neighbours, send};
-use crate::host::{Neighbourhood, Reader, Session};
+use crate::host::{NeighbourSnapshot as Snapshot, Neighbourhood, Reader, Session};
 
 const REQUEST: usize = 0;
 const WAITING: usize = 0;
@@ -57,13 +57,15 @@ pub(crate) const fn lookup<F: Protocol>(
 fn make<F: Protocol>(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let neighbours = neighbours::<F>(build)?;
     let reader = neighbours.reader();
-    Ok(Box::new(Lookup { neighbours, reader, waiting: Waiting::default() }))
+    Ok(Box::new(Lookup { neighbours, reader, waiting: Waiting::default(), is_known: false }))
 }
 
 struct Lookup<F: Protocol> {
     neighbours: Arc<Neighbourhood<F>>,
     reader: Reader<F::Key>,
     waiting: Waiting<F::Key>,
+    /// Whether the neighbourhood knows that packets wait here.
+    is_known: bool,
 }
 
 impl<F: Protocol> Block for Lookup<F> {
@@ -104,11 +106,14 @@ impl<F: Protocol> Block for Lookup<F> {
 
     /// Packets go on waiting at the node: those that come later must not overtake them.
     fn export_state(&mut self) -> Option<State> {
-        Some(Box::new(std::mem::take(&mut self.waiting)))
+        let waiting = std::mem::take(&mut self.waiting);
+        self.tell();
+        Some(Box::new(waiting))
     }
 
     fn import_state(&mut self, state: State) -> Result<(), State> {
         self.waiting = *state.downcast::<Waiting<F::Key>>()?;
+        self.tell();
         Ok(())
     }
 }
@@ -120,6 +125,25 @@ fn goes_by_itself(packet: &Buffer) -> bool {
     packet.meta().flags.has(Flags::NEXT_MAC)
 }
 
+impl<F: Protocol> Drop for Lookup<F> {
+    fn drop(&mut self) {
+        if self.is_known {
+            self.neighbours.note_waiting(false);
+        }
+    }
+}
+
+/// Records the next hop's link address if it is known.
+#[inline]
+pub(crate) fn record_known<F: Protocol>(known: &Snapshot<F::Key>, packet: &mut Buffer) -> bool {
+    if goes_by_itself(packet) {
+        return true;
+    }
+    let Some(mac) = known.find(F::next_hop(packet)) else { return false };
+    packet.meta_mut().endpoints.next_mac = mac.0;
+    true
+}
+
 impl<F: Protocol> Lookup<F> {
     #[cold]
     fn hold(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask) -> Mask {
@@ -129,7 +153,10 @@ impl<F: Protocol> Lookup<F> {
         let is_asked = |of| session.get_or_insert_with(|| neighbours.session(now)).is_asked(of);
         let looks = |packet: &Buffer| (!goes_by_itself(packet)).then(|| F::next_hop(packet));
         let key = |of| neighbours.wait_key(of);
-        self.waiting.hold(cx, burst, input, (WAITING, key), looks, is_asked)
+        let held = self.waiting.hold(cx, burst, input, (WAITING, key), looks, is_asked);
+        drop(session);
+        self.tell();
+        held
     }
 
     #[cold]
@@ -146,6 +173,17 @@ impl<F: Protocol> Lookup<F> {
                     cx.block(task, self.neighbours.wait_key(of));
                 }
             }
+        }
+        drop(session);
+        self.tell();
+    }
+
+    /// Lets the neighbourhood know whether packets wait here: those that come later may not pass by.
+    fn tell(&mut self) {
+        let waits = !self.waiting.is_empty();
+        if waits != self.is_known {
+            self.is_known = waits;
+            self.neighbours.note_waiting(waits);
         }
     }
 }

@@ -11,6 +11,7 @@
 //! `rules` with the metadata that it records. Every other node is where the way ends: a counter, a capture
 //! or a NAT splits a run, and the next one begins behind it.
 
+mod acts;
 mod facts;
 mod plan;
 mod program;

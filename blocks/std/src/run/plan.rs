@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weever_block::{BY_PREDICATE, MAX_WAYS, NodeWay, RunStart};
+use weever_block::{BY_PREDICATE, BlockType, MAX_WAYS, NodeWay, RunStart};
 use weever_graph::{NodeId, NodeKind, Op};
 
+use super::acts::{ACTS, Act, Run};
 use super::facts::{Fact, Facts};
-use super::rules::recorded;
+use super::rules::{is_plain, recorded};
 use super::tiles::{Look, TILES, Tile};
 use crate::by_predicate::Choice;
 
@@ -18,6 +19,8 @@ pub(super) enum Tree {
     Look(Look, Vec<Tree>),
     /// A node's own tests choose one of its ports.
     Choose(Choice, Vec<Tree>),
+    /// An act does the work of nodes, or declines the packet.
+    Act(Run, Box<[Tree; 2]>),
 }
 
 impl Tree {
@@ -28,6 +31,10 @@ impl Tree {
             Tree::Look(_, parts) | Tree::Choose(_, parts) => {
                 let sizes = parts.iter().map(Tree::size);
                 sizes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
+            }
+            Tree::Act(_, parts) => {
+                let [done, declined] = [parts[0].size(), parts[1].size()];
+                (done.0 + declined.0, done.1 + declined.1)
             }
         }
     }
@@ -40,6 +47,7 @@ impl Tree {
             Tree::Look(_, parts) | Tree::Choose(_, parts) => {
                 parts.iter().all(|part| part.all_ways(test))
             }
+            Tree::Act(_, parts) => parts.iter().all(|part| part.all_ways(test)),
         }
     }
 }
@@ -56,6 +64,8 @@ struct Place {
     ahead: BTreeSet<usize>,
     /// The nodes at which the way ends.
     ends: BTreeSet<usize>,
+    /// Acts have changed the packet: every test to come must leave it a way that ends there.
+    acted: bool,
 }
 
 /// What keeps a place from going on.
@@ -64,6 +74,12 @@ enum Stop {
     Over,
     /// A node, whose port the facts do not tell.
     Undecided(usize),
+    /// The only node that packets are at, which is left to acts.
+    Acts(usize),
+}
+
+fn has_act(block: &'static BlockType) -> bool {
+    ACTS.iter().any(|act| std::ptr::eq(act.blocks[0].0, block))
 }
 
 pub(super) struct Planner<'a> {
@@ -77,7 +93,10 @@ pub(super) struct Planner<'a> {
 impl<'a> Planner<'a> {
     /// `None` if no run begins there.
     pub(super) fn new(start: &'a RunStart<'a>) -> Option<Planner<'a>> {
-        recorded(start.graph.node(start.node), (start.type_of)(start.node)?)?;
+        let (node, block) = (start.graph.node(start.node), (start.type_of)(start.node)?);
+        if recorded(node, block).is_none() && !(has_act(block) && is_plain(node)) {
+            return None;
+        }
         let mut turns = vec![usize::MAX; start.graph.len()];
         start.order.iter().enumerate().for_each(|(turn, node)| turns[node.index()] = turn);
         let mut planner = Planner { start, turns, recorded: 0 };
@@ -126,13 +145,65 @@ impl<'a> Planner<'a> {
     fn grow(&self, mut place: Place, room: usize) -> Tree {
         loop {
             match self.advance(&mut place) {
-                Stop::Over => return Tree::Way(place.left_by.into_iter().collect()),
+                Stop::Over => return Tree::Way(self.listed(&place.left_by)),
                 Stop::Undecided(turn) => match self.branch(&place, turn, room) {
                     Some(tree) => return tree,
                     None => self.end(&mut place, turn),
                 },
+                Stop::Acts(turn) => {
+                    self.end(&mut place, turn);
+                    return self.act(place, turn, room, 0);
+                }
             }
         }
+    }
+
+    /// Whether packets are at this node only, and there is an act for it.
+    fn may_act(&self, place: &Place, turn: usize) -> bool {
+        let id = self.start.order[turn];
+        place.ahead.len() == 1
+            && place.ends.is_empty()
+            && (self.start.type_of)(id).is_some_and(has_act)
+            && is_plain(self.start.graph.node(id))
+    }
+
+    /// The tree from a node on that is left to acts: the first one that the graph has the blocks of, and for
+    /// packets that it declines the next; those that all decline end here.
+    fn act(&self, place: Place, turn: usize, room: usize, first: usize) -> Tree {
+        let Place { left_by, .. } = &place;
+        let here = || Tree::Way(self.listed(left_by));
+        let found = ACTS
+            .iter()
+            .enumerate()
+            .skip(first)
+            .find_map(|(number, act)| Some((number, act.run, self.after(&place, act, turn)?)));
+        let Some((number, run, next)) = found.filter(|_| room > 1) else { return here() };
+        let done = self.grow(next, room - 1);
+        let declined = self.act(place, turn, room - done.size().0, number + 1);
+        Tree::Act(run, Box::new([done, declined]))
+    }
+
+    /// Where packets are after an act; `None` if the graph does not have its blocks in a row.
+    fn after(&self, place: &Place, act: &Act, turn: usize) -> Option<Place> {
+        let mut left_by = place.left_by.clone();
+        let mut at = self.start.order[turn];
+        let mut targets: &[NodeId] = &[];
+        for (number, (block, port)) in act.blocks.iter().enumerate() {
+            if number > 0 {
+                at = if let [next] = targets { *next } else { return None };
+            }
+            let node = self.start.graph.node(at);
+            let found = (self.start.type_of)(at).is_some_and(|found| std::ptr::eq(found, *block));
+            if !found || !is_plain(node) {
+                return None;
+            }
+            let port = node.ports.iter().position(|found| found.name == *port)?;
+            left_by.insert(at, port as u32);
+            targets = &node.ports[port].targets;
+        }
+        // What was known of the packet is no longer so.
+        let ahead = targets.iter().map(|target| self.turns[target.index()]).collect();
+        Some(Place { left_by, ahead, acted: true, ..Place::default() })
     }
 
     fn end(&self, place: &mut Place, turn: usize) {
@@ -150,6 +221,7 @@ impl<'a> Planner<'a> {
                     .decision(id, op, place)
                     .and_then(|name| node.ports.iter().position(|port| port.name == name)),
                 _ => match (self.records(id), self.port(id, &place.facts)) {
+                    (None, _) if self.may_act(place, turn) => return Stop::Acts(turn),
                     (None, _) => None,
                     (Some(_), None) => return Stop::Undecided(turn),
                     (Some(records), _) if records & !place.records != 0 => {
@@ -169,11 +241,14 @@ impl<'a> Planner<'a> {
                 place.ahead.extend(targets.map(|target| self.turns[target.index()]));
             }
         }
-        // Operators are not listed.
+        Stop::Over
+    }
+
+    /// The nodes passed, without operators.
+    fn listed(&self, left_by: &BTreeMap<NodeId, u32>) -> NodeWay {
         let is_listed =
             |id: &NodeId| !matches!(self.start.graph.node(*id).kind, NodeKind::Operator(_));
-        place.left_by.retain(|id, _| is_listed(id));
-        Stop::Over
+        left_by.iter().map(|(id, port)| (*id, *port)).filter(|(id, _)| is_listed(id)).collect()
     }
 
     /// The port by which packets leave a node, if the facts say so: the first whose predicate holds, else the
@@ -219,6 +294,9 @@ impl<'a> Planner<'a> {
 
     /// The test that decides an undecided node: the tile that takes packets furthest, else its own tests.
     fn branch(&self, place: &Place, turn: usize, room: usize) -> Option<Tree> {
+        if place.acted {
+            return None;
+        }
         let id = self.start.order[turn];
         let tiles = TILES.iter().filter_map(|tile| self.look(place, id, tile, room));
         let best = tiles.max_by_key(|tree| tree.size().1);

@@ -44,11 +44,16 @@ static RULES: [Rule; 27] = [
 
 static TCP: [Rule; 2] = [(&tcp::VALID_HEADER_LENGTH, 0), (&tcp::VALID_CHECKSUM, 0)];
 
+/// Whether a node has no parameter of its own.
+pub(super) fn is_plain(node: &Node) -> bool {
+    let is_set = |attr: &Attr| matches!(attr, Attr::Param { key, .. } if ![WORKER, ENDS].contains(&key.as_str()));
+    !node.attrs.iter().any(is_set)
+}
+
 /// The metadata that a node records of packets that it lets through, if a run may pass it. A node with a parameter of
 /// its own does something else than its text says, and so does a block that took the place of one here.
 pub(super) fn recorded(node: &Node, block_type: &'static BlockType) -> Option<u8> {
-    let is_set = |attr: &Attr| matches!(attr, Attr::Param { key, .. } if ![WORKER, ENDS].contains(&key.as_str()));
-    if node.attrs.iter().any(is_set) {
+    if !is_plain(node) {
         return None;
     }
     if block_type.name == BY_PREDICATE {

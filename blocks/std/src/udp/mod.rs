@@ -5,6 +5,7 @@ mod tests;
 mod tx;
 
 pub use tx::{ALLOCATE_HEADER, FILL_HEADER, INITIATE_RESPONSE};
+pub(crate) use tx::{fill4, fill6, make_room, may_fill4, respond};
 
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ use weever_packet::Flags;
 use weever_wire::checksum::Pseudo;
 use weever_wire::ipv4::{Ipv4Header, protocol};
 use weever_wire::ipv6::Ipv6Header;
-use weever_wire::udp::{HEADER_LEN, UdpHeader};
+pub(crate) use weever_wire::udp::HEADER_LEN;
+use weever_wire::udp::UdpHeader;
 
 use crate::headers::{hop_limit, is_v6};
 use crate::host::StateReader;

@@ -38,7 +38,7 @@ const TTL: u8 = 64;
 /// A response has a lower time to live than its request, so that two services which a forged
 /// datagram sets on each other do not go on for ever.
 #[inline]
-fn respond(packet: &mut Buffer) -> bool {
+pub(crate) fn respond(packet: &mut Buffer) -> bool {
     let meta = *packet.meta();
     let Some(header) = packet.array_at(meta.l4).map(UdpHeader::of) else { return false };
     let Some(lives) = hop_limit(packet) else { return false };
@@ -62,9 +62,14 @@ pub static ALLOCATE_HEADER: BlockType = BlockType {
             PortDoc { name: "out", doc: "there is room" },
             PortDoc { name: "drop", doc: "no headroom" },
         ],
-        |_| rewriter(|p| push(p, HEADER_LEN as u16)),
+        |_| rewriter(make_room),
     )
 };
+
+#[inline]
+pub(crate) fn make_room(packet: &mut Buffer) -> bool {
+    push(packet, HEADER_LEN as u16)
+}
 
 /// Writes the header.
 pub static FILL_HEADER: BlockType = BlockType {
@@ -100,7 +105,7 @@ impl Block for FillHeader {
                 six += 1;
                 return fill6(packet).is_ok();
             }
-            if some_links_complete && link_completes(state, packet) {
+            if some_links_complete && link_completes(state, packet, packet.len()) {
                 left += 1;
                 return fill_partial(packet).is_ok();
             }
@@ -119,7 +124,7 @@ impl Block for FillHeader {
 }
 
 /// Writes the header between IPv6 addresses, always with its checksum.
-fn fill6(packet: &mut Buffer) -> Result<(), WireError> {
+pub(crate) fn fill6(packet: &mut Buffer) -> Result<(), WireError> {
     let ends = packet.meta().endpoints;
     let payload_len = packet.len().saturating_sub(HEADER_LEN) as u16;
     let mut addresses = [0; 32];
@@ -130,18 +135,30 @@ fn fill6(packet: &mut Buffer) -> Result<(), WireError> {
     repr.emit_with_checksum_v6(packet.data_mut(), &addresses)
 }
 
+/// Whether the header is one between IPv4 addresses that is written here, with its checksum; `more` octets are
+/// still missing in front of the payload.
+#[inline]
+pub(crate) fn may_fill4(state: &NetState, packet: &Buffer, more: usize) -> bool {
+    let len = packet.len() + more;
+    packet.meta().endpoints.is_v4() && !link_completes(state, packet, len)
+}
+
+/// Writes the header between IPv4 addresses, with its checksum.
+#[inline]
+pub(crate) fn fill4(packet: &mut Buffer) -> bool {
+    fill(packet).is_ok()
+}
+
 /// Whether the link that the datagram will leave by completes its checksum: not that of one that
 /// will be cut up, for it sees only pieces.
 #[inline]
-fn link_completes(state: &NetState, packet: &Buffer) -> bool {
-    if packet.len() < HEADER_LEN + WORTH_LEAVING {
+fn link_completes(state: &NetState, packet: &Buffer, len: usize) -> bool {
+    if len < HEADER_LEN + WORTH_LEAVING {
         return false;
     }
     let remote = Ipv4Addr::from_bits(Endpoints::v4(&packet.meta().endpoints.remote));
     let iface = state.route4(remote).and_then(|hop| state.interface(hop.iface));
-    iface.is_some_and(|iface| {
-        iface.tx_checksum && packet.len() + ipv4::HEADER_LEN <= usize::from(iface.mtu)
-    })
+    iface.is_some_and(|iface| iface.tx_checksum && len + ipv4::HEADER_LEN <= usize::from(iface.mtu))
 }
 
 #[inline]

@@ -84,6 +84,26 @@ fn the_receive_side_is_compiled_into_runs() {
     }
 }
 
+#[test]
+fn the_way_out_is_compiled_into_runs() {
+    let whole = runs(graph());
+    for start in [
+        "TxL4UDPInitiateResponse",
+        "TxL4UDPAllocateHeader",
+        "TxL3ICMPInitiateResponse",
+        "TxL3ICMP6InitiateResponse",
+        "TxL3IPv4Routing",
+        "TxL3IPv6Routing",
+        "TxL3ARPLookup_",
+    ] {
+        assert!(whole.iter().any(|(name, _)| name == start), "{start} in {whole:?}");
+    }
+    let split = runs(spliced(graph(), &["TxL3IPv4FillHeader", "TxQueue"]));
+    for start in ["TxL4UDPInitiateResponse", "TxL3IPv4FillHeader"] {
+        assert!(split.iter().any(|(name, _)| name == start), "{start} in {split:?}");
+    }
+}
+
 /// Usual frames, and frames that are unusual in one way or another.
 fn frames() -> Vec<Vec<u8>> {
     let elsewhere = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 9);
@@ -147,7 +167,7 @@ fn run(
     graph: Graph,
     registry: &Registry,
     forwarding: bool,
-    flags: Flags,
+    (flags, resolved): (Flags, bool),
     frames: &[Vec<u8>],
     batch: usize,
 ) -> (Vec<Vec<u8>>, Vec<Reading>) {
@@ -155,7 +175,9 @@ fn run(
     provide(&env, network(forwarding), 0);
     let mut host = HostBox::of(graph, registry, &env, Limits::default());
     host.set_flags(flags);
-    host.receive(&[arp_reply()]);
+    if resolved {
+        host.receive(&[arp_reply()]);
+    }
     frames.chunks(batch).for_each(|frames| host.receive(frames));
     let result = (host.sent(), host.readings());
     host.finish();
@@ -163,7 +185,17 @@ fn run(
 }
 
 /// Nodes in front of which something may be put in between.
-const SPLITS: [&str; 6] = [
+const SPLITS: [&str; 16] = [
+    "TxL4UDPAllocateHeader",
+    "TxL4UDPFillHeader",
+    "TxL3ICMPFillHeader",
+    "TxL3IPv4Routing",
+    "TxL3IPv4FillHeader",
+    "TxL3IPv6AllocateHeader",
+    "TxL3ARPLookup_",
+    "TxL2EtherAllocateHeader",
+    "TxL2EtherFillHeader",
+    "TxQueue",
     "RxL2EtherValidSrc",
     "RxL2EtherClassifyL3",
     "RxL3IPv4ValidVersion",
@@ -184,6 +216,7 @@ proptest! {
         frames in prop::collection::vec(frame(), 1..64),
         forwarding in any::<bool>(),
         partial in any::<bool>(),
+        resolved in prop::bool::weighted(0.8),
         batch in prop_oneof![Just(1usize), Just(64)],
         shortcut in any::<bool>(),
         splits in prop::sample::subsequence(SPLITS.to_vec(), 0..4),
@@ -191,9 +224,9 @@ proptest! {
         let flags = if partial { Flags::MAY_BE_PARTIAL } else { Flags::NONE };
         let graph = spliced(graph(), &splits);
         let all = if shortcut { registry() } else { compiled() };
-        let (sent, counted) = run(graph.clone(), &all, forwarding, flags, &frames, batch);
+        let (sent, counted) = run(graph.clone(), &all, forwarding, (flags, resolved), &frames, batch);
         let plain = registry().without_shortcuts();
-        let (expected, counts) = run(graph, &plain, forwarding, flags, &frames, batch);
+        let (expected, counts) = run(graph, &plain, forwarding, (flags, resolved), &frames, batch);
         prop_assert_eq!(sent, expected);
         for (ours, theirs) in counted.iter().zip(&counts) {
             prop_assert_eq!(ours, theirs);

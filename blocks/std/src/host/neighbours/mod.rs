@@ -35,7 +35,7 @@ use links::{Links, News};
 use neighbourhood::Inner;
 pub use neighbourhood::Neighbourhood;
 pub(crate) use session::Session;
-pub(crate) use snapshot::Reader;
+pub(crate) use snapshot::{Reader, Snapshot};
 pub use v4::{AddressConflict, V4};
 pub use v6::V6;
 
@@ -51,8 +51,9 @@ impl<F: Family> Neighbourhood<F> {
         let (links, news, secret) = (Links::new(), News::new(), family.secret());
         let inner = Mutex::new(Inner { family, links, generation: 0, followed: 0, news });
         let (news, wake, followed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let published = Arc::default();
-        let neighbours = Self { secret, host, resolver, inner, published, news, wake, followed };
+        let (published, waiting) = (Arc::default(), Arc::default());
+        let neighbours =
+            Self { secret, host, resolver, inner, published, waiting, news, wake, followed };
         drop(neighbours.session(now));
         neighbours
     }

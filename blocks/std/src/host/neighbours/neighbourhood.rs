@@ -1,7 +1,7 @@
 //! The neighbours of a host as its workers share them: state machines behind a lock, and copies that
 //! are read without it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -24,6 +24,8 @@ pub struct Neighbourhood<F: Family> {
     pub(super) resolver: Arc<Resolver>,
     pub(super) inner: Mutex<Inner<F>>,
     pub(super) published: Arc<ArcSwap<Snapshot<F::Key>>>,
+    /// The blocks at which packets wait for a neighbour, over all workers.
+    pub(super) waiting: Arc<AtomicUsize>,
     /// Copies of guarded values, read without the lock.
     pub(super) news: AtomicU64,
     pub(super) wake: AtomicU64,
@@ -51,6 +53,20 @@ impl<F: Family> Neighbourhood<F> {
     /// The latest snapshot, to be read once per burst.
     pub(crate) fn reader(&self) -> Reader<F::Key> {
         arc_swap::Cache::new(Arc::clone(&self.published))
+    }
+
+    /// The number of blocks at which packets wait for a neighbour, of all workers.
+    pub(crate) fn waiting(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.waiting)
+    }
+
+    /// Notes that packets begin to wait at a block, or that none waits there any more. A worker sees what its own
+    /// blocks have noted; of others' it need not know.
+    pub(crate) fn note_waiting(&self, waits: bool) {
+        match waits {
+            true => self.waiting.fetch_add(1, Ordering::Relaxed),
+            false => self.waiting.fetch_sub(1, Ordering::Relaxed),
+        };
     }
 
     /// Whether something is due, `seen` is not the latest news, or the host's network has changed.
