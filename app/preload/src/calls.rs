@@ -420,9 +420,11 @@ unsafe fn give(fd: c_int, message: &msghdr, flags: c_int) -> Answer<usize> {
             0 => &[][..],
             count => std::slice::from_raw_parts(message.msg_iov, count),
         };
-        let own = lock().of(fd).map(|(_, file)| file.options.clone()).unwrap_or_default();
-        let options = control::read(message, &own);
-        send_parts(fd, &Parts::new(parts), flags, to, Some(options))
+        let options = (message.msg_controllen > 0).then(|| {
+            let own = lock().of(fd).map(|(_, file)| file.options.clone()).unwrap_or_default();
+            control::read(message, &own)
+        });
+        send_parts(fd, &Parts::new(parts), flags, to, options)
     }
 }
 

@@ -243,52 +243,86 @@ pub(crate) unsafe fn wait(
         return Err(Failure::Kernel);
     }
     held.wake_set(epoll, index)?;
-    let start = Instant::now();
     // SAFETY: the caller's promise.
-    let room = |done: usize| unsafe {
-        std::slice::from_raw_parts_mut(events.add(done), most as usize - done)
-    };
+    let events = unsafe { std::slice::from_raw_parts_mut(events, most as usize) };
+    let mut start = None;
     loop {
         held.pump();
-        let found = collect(&mut held, index, room(0));
-        let left = timeout.map(|limit| limit.saturating_sub(start.elapsed()));
-        let now = found > 0 || left.is_some_and(|left| left.is_zero());
-        held.commit();
-        if now {
-            let alone = held.sets.get(index).is_some_and(|set| is_alone(&held, set));
-            drop(held);
-            let more =
-                if alone { 0 } else { kernels(epoll, room(found), Some(Duration::ZERO), mask)?.0 };
-            return Ok((found + more) as c_int);
+        let found = collect(&mut held, index, events);
+        if found > 0 {
+            // A signal would take these events away: it comes with the next wait.
+            return ready(held, epoll, (index, found), events, std::ptr::null())
+                .map(|all| all as c_int);
         }
+        let left = timeout
+            .map(|limit| limit.saturating_sub(start.get_or_insert_with(Instant::now).elapsed()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return ready(held, epoll, (index, 0), events, mask).map(|all| all as c_int);
+        }
+        if held.linger() {
+            continue;
+        }
+        held.commit();
         if !held.arm() {
             continue;
         }
-        let Some(kick) = held.sets.get(index).and_then(|set| set.kick) else {
-            return Err(Failure::Kernel);
-        };
-        held.sleepers.push(Sleeper { kick, watch: Watch::Set(index) });
-        drop(held);
-        let slept = kernels(epoll, room(0), left, mask);
-        held = lock();
-        if let Some(at) = held.sleepers.iter().position(|sleeper| sleeper.kick == kick) {
-            held.sleepers.swap_remove(at);
-        }
-        let (more, woken, kicked) = slept.unwrap_or((0, false, false));
-        if kicked {
-            drain(kick);
-        }
-        if woken || held.sleepers.is_empty() {
-            held.acknowledge();
-        }
-        slept?;
-        held.pump();
-        let found = more + collect(&mut held, index, room(more));
+        let found;
+        (held, found) = sleep(held, epoll, index, events, left, mask)?;
         if found > 0 {
-            held.commit();
+            held.tell(found);
             return Ok(found as c_int);
         }
     }
+}
+
+/// Tells of sockets that are ready, `found` of them weever's; those of the kernel's belong into the same answer.
+fn ready(
+    mut held: Held,
+    epoll: c_int,
+    (index, found): (u32, usize),
+    events: &mut [epoll_event],
+    mask: *const sigset_t,
+) -> Answer<usize> {
+    held.tell(found);
+    let alone = held.sets.get(index).is_some_and(|set| is_alone(&held, set));
+    drop(held);
+    if alone {
+        return Ok(found);
+    }
+    let (more, ..) = kernels(epoll, &mut events[found..], Some(Duration::ZERO), mask)?;
+    Ok(found + more)
+}
+
+/// Sleeps in the kernel's set, which the stack's descriptor is in; returns how many sockets are ready then.
+fn sleep(
+    mut held: Held,
+    epoll: c_int,
+    index: u32,
+    events: &mut [epoll_event],
+    left: Option<Duration>,
+    mask: *const sigset_t,
+) -> Answer<(Held, usize)> {
+    let Some(kick) = held.sets.get(index).and_then(|set| set.kick) else {
+        return Err(Failure::Kernel);
+    };
+    held.sleepers.push(Sleeper { kick, watch: Watch::Set(index) });
+    drop(held);
+    let slept = kernels(epoll, events, left, mask);
+    let mut held = lock();
+    if let Some(at) = held.sleepers.iter().position(|sleeper| sleeper.kick == kick) {
+        held.sleepers.swap_remove(at);
+    }
+    let (more, woken, kicked) = slept.unwrap_or((0, false, false));
+    if kicked {
+        drain(kick);
+    }
+    if woken || held.sleepers.is_empty() {
+        held.acknowledge();
+    }
+    slept?;
+    held.pump();
+    let found = more + collect(&mut held, index, &mut events[more..]);
+    Ok((held, found))
 }
 
 /// Whether a set has nothing but sockets that are weever's alone.

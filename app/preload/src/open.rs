@@ -127,7 +127,7 @@ impl State {
                 for fd in queue.descriptors() {
                     numbers::set(fd, Some(Meaning::Internal));
                 }
-                self.queue = Some(queue);
+                (self.queue, self.inside) = (Some(queue), inside::is_chosen());
                 Ok(queue)
             }
             Err(error) => {

@@ -86,7 +86,7 @@ pub(crate) unsafe fn receive(
                     return Ok(None);
                 }
                 if done >= TELL_AFTER || stream.received.is_empty() {
-                    state.commit();
+                    state.commit_soon();
                 }
                 Ok(Some(Got { octets: done, flags: 0 }))
             }

@@ -59,7 +59,7 @@ pub(crate) fn send(
             Some(Kind::Udp(_)) => datagram(held, place, parts, to, options),
             _ => fail(libc::ENOTCONN),
         };
-        held.commit();
+        held.commit_soon();
         sent
     };
     let sent = until(fd, flags & MSG_DONTWAIT != 0, Direction::Send, attempt);
@@ -155,11 +155,12 @@ fn datagram(
     let len = parts.len();
     let mut slices = parts.slices();
     let (first, second) = (slices.next().unwrap_or(&[]), slices.next());
-    let joined: Vec<u8>;
+    let mut joined = Vec::new();
     let payload = match second {
         None => first,
         Some(_) => {
-            joined = parts.slices().flatten().copied().collect();
+            joined.reserve_exact(len);
+            parts.slices().for_each(|part| joined.extend_from_slice(part));
             &joined
         }
     };

@@ -4,8 +4,10 @@
 //! one call waits for both. Sockets that the kernel serves as well (a listener of any address) are in both.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasherDefault;
 
 use libc::{EPOLLET, EPOLLONESHOT, c_int};
+use weever_app_ring::NumberHasher;
 
 /// The `data` of descriptors that this library adds to the kernel's set.
 pub(crate) const OWN: u64 = 0x7765_6576_6572_7130;
@@ -31,7 +33,7 @@ impl Interest {
 
 #[derive(Default)]
 pub(crate) struct Set {
-    pub(crate) interest: HashMap<c_int, Interest>,
+    pub(crate) interest: HashMap<c_int, Interest, BuildHasherDefault<NumberHasher>>,
     ready: VecDeque<c_int>,
     /// How many of weever's sockets are in it.
     pub(crate) files: usize,

@@ -11,13 +11,16 @@
 //! that the stack wakes somebody for what comes next.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::mem::ManuallyDrop;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use libc::c_int;
+use weever_app_ring::NumberHasher;
 use weever_app_sockets::{AppQueue, Event, Handle, Process};
 
 use crate::failure::{Answer, Failure, fail};
@@ -26,6 +29,9 @@ use crate::numbers::{self, Meaning};
 use crate::set::Set;
 use crate::slab::Slab;
 use crate::{log, open};
+
+/// How long a thread with the stack inside polls before it sleeps: twice as long as waking up takes.
+const LINGER: Duration = Duration::from_micros(50);
 
 /// The events for which a thread sleeps.
 pub(crate) enum Watch {
@@ -56,11 +62,15 @@ pub(crate) struct State {
     pub(crate) reserved: Option<Process>,
     /// The stack could not be reached: the program stays on the kernel.
     pub(crate) refused: bool,
+    /// The stack is inside this process.
+    pub(crate) inside: bool,
+    /// Sends that may wait for others before a stack inside takes its turn: it is handed them all at once.
+    owed: usize,
     /// The stack was inside the parent of this process, which has none.
     pub(crate) orphaned: bool,
     pub(crate) files: Slab<File>,
     pub(crate) sets: Slab<Set>,
-    places: Option<HashMap<Handle, u32>>,
+    places: Option<HashMap<Handle, u32, BuildHasherDefault<NumberHasher>>>,
     pub(crate) ways: Option<HashMap<IpAddr, Way>>,
     pub(crate) sleepers: Vec<Sleeper>,
     /// Eventfds of threads that slept.
@@ -79,6 +89,8 @@ static STATE: Mutex<State> = Mutex::new(State {
     queue: None,
     reserved: None,
     refused: false,
+    inside: false,
+    owed: 0,
     orphaned: false,
     files: Slab::new(),
     sets: Slab::new(),
@@ -231,11 +243,55 @@ impl State {
 
     /// Hands written octets to the stack.
     pub(crate) fn commit(&mut self) {
+        self.owed = 0;
         if let Some(queue) = self.queue
             && let Err(error) = queue.commit()
         {
             self.lose(&error.to_string());
         }
+    }
+
+    /// The program is about to be told that so many sockets are ready. It will probably send on each: a stack inside takes
+    /// its turn with the last of them, a stack elsewhere works meanwhile.
+    pub(crate) fn tell(&mut self, sockets: usize) {
+        if self.inside && sockets > 0 {
+            self.publish();
+            self.owed = sockets - 1;
+        } else {
+            self.commit();
+        }
+    }
+
+    /// As [`commit`](Self::commit), unless more is to be expected soon.
+    pub(crate) fn commit_soon(&mut self) {
+        if self.owed == 0 {
+            return self.commit();
+        }
+        self.owed -= 1;
+        self.publish();
+    }
+
+    fn publish(&mut self) {
+        if let Some(queue) = self.queue
+            && let Err(error) = queue.publish()
+        {
+            self.lose(&error.to_string());
+        }
+    }
+
+    /// With the stack inside, looks for what comes a little longer before the thread sleeps: waking takes longer. True
+    /// if something has come. Threads that sleep already are not kept waiting for it.
+    pub(crate) fn linger(&mut self) -> bool {
+        if !self.inside || !self.sleepers.is_empty() {
+            return false;
+        }
+        let start = Instant::now();
+        while start.elapsed() < LINGER {
+            if self.pump() {
+                return true;
+            }
+        }
+        false
     }
 
     /// The queue, if there is one.

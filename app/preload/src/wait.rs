@@ -41,7 +41,7 @@ pub(crate) fn until<T>(
     mut attempt: impl FnMut(&mut Held, u32) -> Answer<Option<T>>,
 ) -> Answer<T> {
     let mut held = lock();
-    let start = Instant::now();
+    let mut start = None;
     loop {
         let (place, _) = held.of(fd)?;
         if let Some(done) = attempt(&mut held, place)? {
@@ -56,7 +56,8 @@ pub(crate) fn until<T>(
             return fail(libc::EAGAIN);
         }
         let limit = direction.timeout(file);
-        let left = limit.map(|limit| limit.saturating_sub(start.elapsed()));
+        let left = limit
+            .map(|limit| limit.saturating_sub(start.get_or_insert_with(Instant::now).elapsed()));
         if left.is_some_and(|left| left.is_zero()) {
             return fail(libc::EAGAIN);
         }
@@ -77,6 +78,9 @@ pub(crate) fn sleep(
     mask: *const sigset_t,
 ) -> Answer<Held> {
     held.commit();
+    if held.linger() {
+        return Ok(held);
+    }
     if !held.arm() {
         held.pump();
         return Ok(held);

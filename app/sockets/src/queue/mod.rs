@@ -69,12 +69,16 @@ impl AppQueue {
     /// # Errors
     /// [`Error::Channel`]; with the stack in this process, [`Error::Disconnected`] when it has failed.
     pub fn commit(&self) -> Result<(), Error> {
-        self.submit_all()?;
+        self.publish()?;
         self.backend.borrow_mut().work().map(drop)
     }
 
-    /// Puts everything sent, and free frames, where the stack's workers find them.
-    fn submit_all(&self) -> Result<(), Error> {
+    /// As [`commit`](Self::commit), but a stack in this process takes its turn later: at the next `commit`, with the
+    /// next look for what has come, or when its thread has not turned it for a while.
+    ///
+    /// # Errors
+    /// [`Error::Channel`].
+    pub fn publish(&self) -> Result<(), Error> {
         self.commit_read()?;
         self.channels.iter().try_for_each(Channel::commit)
     }
@@ -84,7 +88,7 @@ impl AppQueue {
     fn turn(&self) -> Result<bool, Error> {
         let mut backend = self.backend.borrow_mut();
         if backend.has_worker() {
-            self.submit_all()?;
+            self.publish()?;
         }
         backend.work()
     }
