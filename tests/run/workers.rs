@@ -69,6 +69,13 @@ fn a_reload_of_nginx_changes_its_workers_and_goes_on() {
     let before = workers(&lab);
     // One that is being served when the change begins is served to its end.
     let mut kept = lab.connect(&mut server, BOTH[0], 80);
+    let mut answer = Vec::new();
+    kept.write_all(b"GET /hello HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+    while !answer.ends_with(b"hello") {
+        let mut more = [0; 1024];
+        let len = kept.read(&mut more).unwrap();
+        answer.extend(&more[..len]);
+    }
     kept.write_all(b"GET /hello HTTP/1.1\r\nHost: test\r\n").unwrap();
     kill(Pid::from_raw(server.child.id() as i32), Signal::SIGHUP).unwrap();
     let mut resets = 0;
