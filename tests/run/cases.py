@@ -285,6 +285,42 @@ def options():
 
 
 case("options", options)
+
+
+def how_it_is():
+    stream = connected()
+    stream.sendall(b"0123456789")
+    whole(stream, 10)
+    info = stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 248)
+    received, = struct.unpack_from("Q", info, 128)
+    segment, = struct.unpack_from("I", info, 16)
+    round_trip, = struct.unpack_from("I", info, 68)
+    return info[0], received, 1000 < segment < 1500, round_trip > 0
+
+
+case("TCP_INFO", how_it_is)
+
+
+def chosen():
+    stream = connected()
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 30_000)
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 30_000)
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+    stream.sendall(b"q" * 100)
+    told = [stream.getsockopt(socket.SOL_SOCKET, name) for name in (socket.SO_RCVBUF, socket.SO_SNDBUF)]
+    return told, stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 5), len(whole(stream, 100))
+
+
+case("buffers and congestion control", chosen)
+
+
+def more_to_come():
+    stream = connected()
+    told = [stream.send(b"be", socket.MSG_MORE), stream.send(b"gun ", socket.MSG_MORE), stream.send(b"and ended")]
+    return told, whole(stream, 15)
+
+
+case("MSG_MORE", more_to_come)
 case("an option that is none", lambda: connected().setsockopt(socket.IPPROTO_TCP, 999, 1))
 case("a value that is none", lambda: connected().setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 0))
 
@@ -444,6 +480,39 @@ def cut():
 
 
 case("datagrams cut", cut)
+
+
+def in_parts():
+    sock = socket.socket(*UDP)
+    sock.settimeout(20)
+    sock.connect(ECHO)
+    told = [sock.send(b"be", socket.MSG_MORE), sock.send(b"gun ", socket.MSG_MORE), sock.send(b"and ended")]
+    other = socket.socket(*UDP)
+    other.settimeout(20)
+    told.append(other.sendto(b"one ", socket.MSG_MORE, ECHO))
+    told.append(other.sendto(b"datagram", ECHO))
+    return told, sock.recv(100), other.recv(100)
+
+
+case("a datagram in parts", in_parts)
+
+
+def cut_into_several(by_message):
+    SOL_UDP, UDP_SEGMENT = 17, 103
+    sock = socket.socket(*UDP)
+    sock.settimeout(20)
+    sock.connect(ECHO)
+    if by_message:
+        sent = sock.sendmsg([b"x" * 150, b"y" * 100], [(SOL_UDP, UDP_SEGMENT, struct.pack("H", 100))])
+    else:
+        sock.setsockopt(SOL_UDP, UDP_SEGMENT, 100)
+        sent = sock.send(b"x" * 150 + b"y" * 100)
+    got = [sock.recv(1000) for _ in range(3)]
+    return sent, [len(part) for part in got], b"".join(got) == b"x" * 150 + b"y" * 100
+
+
+case("UDP_SEGMENT by option", lambda: cut_into_several(False))
+case("UDP_SEGMENT by message", lambda: cut_into_several(True))
 
 
 def unreachable():

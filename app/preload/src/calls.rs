@@ -8,8 +8,9 @@ use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, 
 
 use crate::failure::{Answer, Failure};
 use crate::numbers::{self, Meaning};
-use crate::receive::{Places, receive};
-use crate::send::{Parts, send as send_parts};
+use crate::parts::{Parts, Places};
+use crate::receive::receive;
+use crate::send::send as send_parts;
 use crate::state::lock;
 use crate::{address, connect, control, log, open, options, process, real};
 

@@ -298,8 +298,7 @@ fn close_stream(state: &mut State, queue: &'static AppQueue, stream: Stream, res
         match told {
             Err(weever_app_sockets::Error::WouldBlock) => {
                 // The ring is full of this program's entries: the stack takes them.
-                state.commit();
-                let _ = queue.wait(Some(std::time::Duration::from_millis(1)));
+                state.wait_for_stack();
             }
             _ => return,
         }

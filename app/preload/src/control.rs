@@ -23,43 +23,15 @@ pub(crate) unsafe fn write(
     interface: u32,
 ) -> c_int {
     let mut out = Writer { message, used: 0, cut: false };
+    let four = family == AF_INET;
     // SAFETY: the caller's promise.
     unsafe {
         if let Some(name) = options.timestamp {
-            // The stack's clock is the monotonic one; a program wants the time of day.
-            let now = time(libc::CLOCK_REALTIME) - time(libc::CLOCK_MONOTONIC);
-            let at = now + i128::from(info.timestamp());
-            let (seconds, nanos) = ((at / 1_000_000_000) as i64, (at % 1_000_000_000) as i64);
-            if name == libc::SO_TIMESTAMP {
-                out.put(SOL_SOCKET, name, &[seconds, nanos / 1000]);
-            } else {
-                out.put(SOL_SOCKET, name, &[seconds, nanos]);
-            }
+            out.put_time(name, info.timestamp());
         }
-        let local = info.local().ip();
         if options.packet_info {
-            match (family, local) {
-                (AF_INET, IpAddr::V4(local)) => {
-                    let address = in_addr { s_addr: u32::from_ne_bytes(local.octets()) };
-                    let told = in_pktinfo {
-                        ipi_ifindex: interface as c_int,
-                        ipi_spec_dst: address,
-                        ipi_addr: address,
-                    };
-                    out.put(IPPROTO_IP, libc::IP_PKTINFO, &told);
-                }
-                (_, local) => {
-                    let six = match local {
-                        IpAddr::V4(four) => four.to_ipv6_mapped(),
-                        IpAddr::V6(six) => six,
-                    };
-                    let ipi6_addr = in6_addr { s6_addr: six.octets() };
-                    let told = in6_pktinfo { ipi6_addr, ipi6_ifindex: interface };
-                    out.put(IPPROTO_IPV6, libc::IPV6_PKTINFO, &told);
-                }
-            }
+            out.put_address(four, info.local().ip(), interface);
         }
-        let four = family == AF_INET;
         if options.hops {
             let value = c_int::from(info.hops());
             match four {
@@ -68,11 +40,10 @@ pub(crate) unsafe fn write(
             }
         }
         if options.class {
+            let class = info.traffic_class();
             match four {
-                true => out.put(IPPROTO_IP, libc::IP_TOS, &info.traffic_class()),
-                false => {
-                    out.put(IPPROTO_IPV6, libc::IPV6_TCLASS, &c_int::from(info.traffic_class()));
-                }
+                true => out.put(IPPROTO_IP, libc::IP_TOS, &class),
+                false => out.put(IPPROTO_IPV6, libc::IPV6_TCLASS, &c_int::from(class)),
             }
         }
     }
@@ -95,6 +66,45 @@ struct Writer<'m> {
 }
 
 impl Writer<'_> {
+    /// The time of arrival, by the stack's clock.
+    ///
+    /// # Safety
+    /// As [`put`](Self::put).
+    unsafe fn put_time(&mut self, name: c_int, timestamp: u64) {
+        // The stack's clock is the monotonic one; a program wants the time of day.
+        let now = time(libc::CLOCK_REALTIME) - time(libc::CLOCK_MONOTONIC);
+        let at = now + i128::from(timestamp);
+        let (seconds, nanos) = ((at / 1_000_000_000) as i64, (at % 1_000_000_000) as i64);
+        let parts = if name == libc::SO_TIMESTAMP { nanos / 1000 } else { nanos };
+        // SAFETY: the caller's promise.
+        unsafe { self.put(SOL_SOCKET, name, &[seconds, parts]) };
+    }
+
+    /// The address that a datagram came to, and the interface.
+    ///
+    /// # Safety
+    /// As [`put`](Self::put).
+    unsafe fn put_address(&mut self, four: bool, local: IpAddr, interface: u32) {
+        if let (true, IpAddr::V4(local)) = (four, local) {
+            let address = in_addr { s_addr: u32::from_ne_bytes(local.octets()) };
+            let told = in_pktinfo {
+                ipi_ifindex: interface as c_int,
+                ipi_spec_dst: address,
+                ipi_addr: address,
+            };
+            // SAFETY: the caller's promise.
+            return unsafe { self.put(IPPROTO_IP, libc::IP_PKTINFO, &told) };
+        }
+        let six = match local {
+            IpAddr::V4(four) => four.to_ipv6_mapped(),
+            IpAddr::V6(six) => six,
+        };
+        let ipi6_addr = in6_addr { s6_addr: six.octets() };
+        let told = in6_pktinfo { ipi6_addr, ipi6_ifindex: interface };
+        // SAFETY: the caller's promise.
+        unsafe { self.put(IPPROTO_IPV6, libc::IPV6_PKTINFO, &told) };
+    }
+
     /// # Safety
     /// The message's control memory is writable.
     unsafe fn put<T>(&mut self, level: c_int, kind: c_int, value: &T) {
@@ -122,16 +132,33 @@ impl Writer<'_> {
     }
 }
 
+/// How a datagram is sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sending {
+    pub(crate) options: SendOptions,
+    /// Octets after which the payload is cut into datagrams (`UDP_SEGMENT`); 0: it is one.
+    pub(crate) segment: u16,
+}
+
+impl Sending {
+    /// As the socket's options say.
+    pub(crate) fn of(options: &Options) -> Sending {
+        let send = SendOptions {
+            hops: options.send_hops,
+            traffic_class: options.send_class,
+            ..SendOptions::default()
+        };
+        Sending { options: send, segment: options.segment }
+    }
+}
+
 /// Reads the messages of a datagram to send.
 ///
 /// # Safety
 /// `message` names readable memory with control messages, or none.
-pub(crate) unsafe fn read(message: &msghdr, options: &Options) -> SendOptions {
-    let mut send = SendOptions {
-        hops: options.send_hops,
-        traffic_class: options.send_class,
-        ..SendOptions::default()
-    };
+pub(crate) unsafe fn read(message: &msghdr, options: &Options) -> Sending {
+    let mut sending = Sending::of(options);
+    let send = &mut sending.options;
     // SAFETY: the caller's promise; the macros stay inside the control memory.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(message);
@@ -140,16 +167,14 @@ pub(crate) unsafe fn read(message: &msghdr, options: &Options) -> SendOptions {
             match ((*at).cmsg_level, (*at).cmsg_type) {
                 (IPPROTO_IP, libc::IP_PKTINFO) => {
                     let told = data.cast::<in_pktinfo>().read_unaligned();
-                    source(
-                        &mut send,
-                        Ipv4Addr::from(told.ipi_spec_dst.s_addr.to_ne_bytes()).into(),
-                    );
+                    let four = Ipv4Addr::from(told.ipi_spec_dst.s_addr.to_ne_bytes());
+                    source(send, four.into());
                 }
                 (IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     let told = data.cast::<in6_pktinfo>().read_unaligned();
                     let six = Ipv6Addr::from(told.ipi6_addr.s6_addr);
                     let ip = six.to_ipv4_mapped().map_or(IpAddr::V6(six), IpAddr::V4);
-                    source(&mut send, ip);
+                    source(send, ip);
                 }
                 (IPPROTO_IP, libc::IP_TTL) | (IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
                     send.hops = u8::try_from(data.cast::<c_int>().read_unaligned()).ok();
@@ -158,12 +183,15 @@ pub(crate) unsafe fn read(message: &msghdr, options: &Options) -> SendOptions {
                     send.traffic_class = u8::try_from(data.cast::<c_int>().read_unaligned()).ok();
                 }
                 (IPPROTO_IP, libc::IP_TOS) => send.traffic_class = Some(data.read()),
+                (libc::SOL_UDP, libc::UDP_SEGMENT) => {
+                    sending.segment = data.cast::<u16>().read_unaligned();
+                }
                 _ => {}
             }
             at = libc::CMSG_NXTHDR(message, at);
         }
     }
-    send
+    sending
 }
 
 fn source(send: &mut SendOptions, ip: IpAddr) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::failure::{Answer, fail};
 use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, c_int};
-use weever_app_sockets::{RxBuf, StreamBuf, TcpListener, TcpStream, UdpSocket};
+use weever_app_sockets::{RxBuf, StreamBuf, StreamInfo, TcpListener, TcpStream, UdpSocket};
 
 pub(crate) const IN: u32 = EPOLLIN as u32 | libc::EPOLLRDNORM as u32;
 pub(crate) const OUT: u32 = EPOLLOUT as u32 | libc::EPOLLWRNORM as u32;
@@ -26,6 +26,8 @@ pub(crate) struct Udp {
     pub(crate) received: VecDeque<RxBuf<'static>>,
     /// A datagram found no room; the socket is not writable until the next look.
     pub(crate) blocked: bool,
+    /// The beginning of a datagram whose end is to come (`MSG_MORE`), and where it goes.
+    pub(crate) begun: Option<(Vec<u8>, Option<SocketAddr>)>,
 }
 
 /// A TCP listener.
@@ -68,6 +70,10 @@ pub(crate) struct Stream {
     pub(crate) mute: bool,
     /// A write found no room.
     pub(crate) blocked: bool,
+    /// The last write said that more follows (`MSG_MORE`).
+    pub(crate) more: bool,
+    /// How the connection is doing, after it was asked for.
+    pub(crate) info: Option<StreamInfo>,
 }
 
 impl Stream {
@@ -83,6 +89,8 @@ impl Stream {
             deaf: false,
             mute: false,
             blocked: false,
+            more: false,
+            info: None,
         }
     }
 
@@ -116,6 +124,8 @@ pub(crate) struct Options {
     pub(crate) send_hops: Option<u8>,
     /// `IP_TOS`, `IPV6_TCLASS`.
     pub(crate) send_class: Option<u8>,
+    /// `UDP_SEGMENT`.
+    pub(crate) segment: u16,
     /// Seconds of `SO_LINGER` with zero: a close is a reset.
     pub(crate) reset_on_close: bool,
 }

@@ -3,10 +3,10 @@
 use std::mem::size_of;
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET, c_int, c_void, socklen_t};
-use weever_app_sockets::StreamOption;
+use weever_app_sockets::{Congestion, StreamOption};
 
 use crate::failure::{Answer, fail, limit};
-use crate::file::{Kind, Phase};
+use crate::file::{Kind, Phase, Stream};
 use crate::open::option;
 use crate::real;
 use crate::state::{State, lock};
@@ -86,7 +86,10 @@ unsafe fn membership(
 }
 
 /// The options that weever has, for a socket that comes to it.
-const ADOPTED: [(c_int, c_int); 16] = [
+const ADOPTED: [(c_int, c_int); 19] = [
+    (SOL_SOCKET, libc::SO_RCVBUF),
+    (SOL_SOCKET, libc::SO_SNDBUF),
+    (libc::SOL_UDP, libc::UDP_SEGMENT),
     (IPPROTO_TCP, libc::TCP_NODELAY),
     (IPPROTO_TCP, libc::TCP_CORK),
     (SOL_SOCKET, libc::SO_KEEPALIVE),
@@ -110,7 +113,9 @@ pub(crate) fn adopt(state: &mut State, fd: c_int, place: u32) {
     let Some(file) = state.files.get(place) else { return };
     let (four, stream) = (file.family == libc::AF_INET, matches!(file.kind, Kind::Stream(_)));
     for (level, name) in ADOPTED {
-        let foreign = level == IPPROTO_IPV6 && four || level == IPPROTO_TCP && !stream;
+        let foreign = level == IPPROTO_IPV6 && four
+            || level == IPPROTO_TCP && !stream
+            || level == libc::SOL_UDP && stream;
         // Defaults of the kernel's are not the program's wish.
         let plain = matches!(
             (level, name),
@@ -181,8 +186,29 @@ fn adopt_one(state: &mut State, fd: c_int, place: u32, level: c_int, name: c_int
         (IPPROTO_IP, libc::IP_TOS) | (IPPROTO_IPV6, libc::IPV6_TCLASS) => {
             options.send_class = number().and_then(|class| u8::try_from(class).ok());
         }
+        (libc::SOL_UDP, libc::UDP_SEGMENT) => {
+            options.segment = number().and_then(|size| u16::try_from(size).ok()).unwrap_or(0);
+        }
         _ => pass_on(state, fd, place, (level, name), number().unwrap_or(0)),
     }
+}
+
+/// Times that a connection's state is looked for, a millisecond apart.
+const INFO_LOOKS: u32 = 100;
+/// `SO_BUF_LOCK` (`asm-generic/socket.h`) and its bits: the program has chosen the size of a buffer.
+const SO_BUF_LOCK: c_int = 72;
+const SEND_LOCKED: c_int = 1;
+const RECEIVE_LOCKED: c_int = 2;
+
+fn is_locked(fd: c_int, which: c_int) -> bool {
+    option::<c_int>(fd, SOL_SOCKET, SO_BUF_LOCK).is_some_and(|locked| locked & which != 0)
+}
+
+/// The congestion control that the kernel's socket has been given, if weever has it too.
+fn congestion(fd: c_int) -> Option<Congestion> {
+    let name = option::<[u8; 16]>(fd, IPPROTO_TCP, libc::TCP_CONGESTION)?;
+    let name = name.split(|byte| *byte == 0).next()?;
+    Congestion::by_name(std::str::from_utf8(name).ok()?)
 }
 
 /// Tells the stack of an option of a connection.
@@ -204,6 +230,17 @@ fn pass_on(state: &mut State, fd: c_int, place: u32, which: (c_int, c_int), valu
         }
         (IPPROTO_TCP, libc::TCP_QUICKACK) => StreamOption::QuickAck(value != 0),
         (IPPROTO_TCP, libc::TCP_MAXSEG) => StreamOption::MaxSegment(short(value)),
+        (IPPROTO_TCP, libc::TCP_CONGESTION) => match congestion(fd) {
+            Some(congestion) => StreamOption::Congestion(congestion),
+            None => return,
+        },
+        // The kernel doubles what programs set, and locks it against its own tuning.
+        (SOL_SOCKET, libc::SO_RCVBUF) if is_locked(fd, RECEIVE_LOCKED) => {
+            StreamOption::ReceiveBuffer(positive(value / 2))
+        }
+        (SOL_SOCKET, libc::SO_SNDBUF) if is_locked(fd, SEND_LOCKED) => {
+            StreamOption::SendBuffer(positive(value / 2))
+        }
         _ => return,
     };
     let Some(queue) = state.queue else { return };
@@ -234,25 +271,59 @@ pub(crate) unsafe fn get(
         unsafe { put(value, len, &errno) };
         return Ok(0);
     }
-    if (level, name) == (IPPROTO_TCP, libc::TCP_INFO)
-        && let Kind::Stream(stream) = &file.kind
-    {
-        // SAFETY: the caller's promise; the kernel fills it in, and the state of its socket is corrected.
-        unsafe {
-            let done = real::getsockopt(fd, level, name, value, len);
-            if done == 0 && *len > 0 {
-                // TCP_ESTABLISHED, TCP_SYN_SENT, TCP_CLOSE.
-                let state = match stream.phase {
-                    Phase::Connected => 1,
-                    Phase::Connecting => 2,
-                    Phase::Over => 7,
-                };
-                value.cast::<u8>().write(state);
-            }
-            return if done == 0 { Ok(0) } else { fail(real::errno()) };
-        }
+    if (level, name) == (IPPROTO_TCP, libc::TCP_INFO) && matches!(file.kind, Kind::Stream(_)) {
+        // SAFETY: the caller's promise.
+        return unsafe { info(&mut held, fd, value, len) };
     }
     Err(crate::failure::Failure::Kernel)
+}
+
+/// `TCP_INFO`: asks the stack, which answers in its next turn. Without an answer, or a connection, the kernel fills it
+/// in, and the state of its socket is corrected.
+///
+/// # Safety
+/// As [`get`].
+unsafe fn info(
+    held: &mut State,
+    fd: c_int,
+    value: *mut c_void,
+    len: *mut socklen_t,
+) -> Answer<c_int> {
+    let connected = |stream: &Stream| stream.stream.filter(|_| stream.phase == Phase::Connected);
+    let handle = held.stream(fd).and_then(|stream| {
+        stream.info = None;
+        connected(stream)
+    });
+    if let Some(handle) = handle
+        && held.opened()?.request_info(handle).is_ok()
+    {
+        held.commit();
+        for _ in 0..INFO_LOOKS {
+            held.pump();
+            if let Some(info) = held.stream(fd).and_then(|stream| stream.info.take()) {
+                // SAFETY: the caller's promise.
+                unsafe { put(value, len, info.as_bytes()) };
+                return Ok(0);
+            }
+            held.wait_for_stack();
+        }
+    }
+    // TCP_ESTABLISHED, TCP_SYN_SENT, TCP_CLOSE.
+    let state = match held.stream(fd).map(|stream| stream.phase) {
+        Some(Phase::Connected) => 1,
+        Some(Phase::Connecting) => 2,
+        _ => 7,
+    };
+    // SAFETY: the caller's promise.
+    unsafe {
+        if real::getsockopt(fd, IPPROTO_TCP, libc::TCP_INFO, value, len) != 0 {
+            return fail(real::errno());
+        }
+        if *len > 0 {
+            value.cast::<u8>().write(state);
+        }
+    }
+    Ok(0)
 }
 
 /// Writes an option's value, as much as there is room for.

@@ -1,55 +1,19 @@
 //! Receiving: data is copied once, from the frame in which the stack has put it.
 
-use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, c_int, iovec, msghdr};
+use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, c_int, msghdr};
 use weever_app_sockets::{Info, RxBuf};
 
 use crate::address;
 use crate::control;
 use crate::failure::{Answer, Failure, fail};
 use crate::file::{File, Kind, Phase, Stream, Udp};
+use crate::parts::Places;
 use crate::real;
 use crate::state::{Held, State};
 use crate::wait::{Direction, until};
 
 /// Octets that a program has read before the stack is told in the middle of its work.
 const TELL_AFTER: usize = 32 * 1024;
-
-/// Where a program wants octets.
-pub(crate) struct Places<'p>(&'p [iovec]);
-
-impl<'p> Places<'p> {
-    /// # Safety
-    /// Each part is writable memory of its length.
-    pub(crate) unsafe fn new(parts: &'p [iovec]) -> Places<'p> {
-        Places(parts)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.iter().map(|part| part.iov_len).sum()
-    }
-
-    /// Copies octets behind the first `skip` ones; returns how many there was room for.
-    fn fill(&self, mut skip: usize, mut octets: &[u8]) -> usize {
-        let mut done = 0;
-        for part in self.0 {
-            if skip >= part.iov_len {
-                skip -= part.iov_len;
-                continue;
-            }
-            let count = octets.len().min(part.iov_len - skip);
-            // SAFETY: inside the part, by the minimum; the promise of `new`.
-            unsafe {
-                let to = part.iov_base.cast::<u8>().add(skip);
-                std::ptr::copy_nonoverlapping(octets.as_ptr(), to, count);
-            }
-            (octets, done, skip) = (&octets[count..], done + count, 0);
-            if octets.is_empty() {
-                break;
-            }
-        }
-        done
-    }
-}
 
 /// A received message: octets, and the control messages of `recvmsg`.
 pub(crate) struct Got {
@@ -223,8 +187,8 @@ unsafe fn kernels(
     let has_message = message.is_some();
     let header = message.as_deref_mut().unwrap_or(&mut plain);
     if !has_message {
-        header.msg_iov = places.0.as_ptr().cast_mut();
-        header.msg_iovlen = places.0.len() as _;
+        header.msg_iov = places.list().as_ptr().cast_mut();
+        header.msg_iovlen = places.list().len() as _;
     }
     // SAFETY: the caller's promise; the kernel does not write to the parts' list.
     let got = unsafe { real::recvmsg(fd, header, flags | MSG_DONTWAIT) };

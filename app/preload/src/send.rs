@@ -2,45 +2,26 @@
 
 use std::net::SocketAddr;
 
-use libc::{MSG_DONTWAIT, MSG_NOSIGNAL, c_int, iovec};
-use weever_app_sockets::{AppQueue, Error, SendOptions};
+use libc::{MSG_DONTWAIT, MSG_NOSIGNAL, c_int};
+use weever_app_sockets::{Error, StreamOption};
 
+use crate::control::Sending;
+use crate::datagram::datagram;
 use crate::failure::{Answer, Failure, fail};
 use crate::file::{Kind, Phase};
+use crate::open::option;
+use crate::parts::Parts;
 use crate::state::{Held, lock};
 use crate::wait::{Direction, until};
 use crate::{numbers, open};
 
-/// Octets that a program sends.
-pub(crate) struct Parts<'p>(&'p [iovec]);
-
-impl<'p> Parts<'p> {
-    /// # Safety
-    /// Each part is readable memory of its length.
-    pub(crate) unsafe fn new(parts: &'p [iovec]) -> Parts<'p> {
-        Parts(parts)
-    }
-
-    fn len(&self) -> usize {
-        self.0.iter().map(|part| part.iov_len).sum()
-    }
-
-    fn slices(&self) -> impl Iterator<Item = &'p [u8]> {
-        let parts = self.0.iter().filter(|part| part.iov_len > 0);
-        // SAFETY: the promise of `new`.
-        parts.map(|part| unsafe {
-            std::slice::from_raw_parts(part.iov_base.cast::<u8>().cast_const(), part.iov_len)
-        })
-    }
-}
-
-/// Sends; to `to` if it is there, which only a datagram heeds. Options come from control messages.
+/// Sends; to `to` if it is there, which only a datagram heeds. `sending` comes from control messages.
 pub(crate) fn send(
     fd: c_int,
     parts: &Parts<'_>,
     flags: c_int,
     to: Option<SocketAddr>,
-    options: Option<SendOptions>,
+    sending: Option<Sending>,
 ) -> Answer<usize> {
     if flags & libc::MSG_OOB != 0 {
         return fail(libc::EOPNOTSUPP);
@@ -55,8 +36,8 @@ pub(crate) fn send(
     let mut done = 0;
     let attempt = |held: &mut Held, place: u32| {
         let sent = match held.files.get(place).map(|file| &file.kind) {
-            Some(Kind::Stream(_)) => octets(held, place, parts, &mut done),
-            Some(Kind::Udp(_)) => datagram(held, place, parts, to, options),
+            Some(Kind::Stream(_)) => octets(held, (fd, place), parts, flags, &mut done),
+            Some(Kind::Udp(_)) => datagram(held, place, (parts, flags), (to, sending), &mut done),
             _ => fail(libc::ENOTCONN),
         };
         held.commit_soon();
@@ -79,8 +60,9 @@ pub(crate) fn send(
 /// Writes octets to a stream, behind those that are `done`; nothing while there is no room.
 fn octets(
     held: &mut Held,
-    place: u32,
+    (fd, place): (c_int, u32),
     parts: &Parts<'_>,
+    flags: c_int,
     done: &mut usize,
 ) -> Answer<Option<usize>> {
     let queue = held.opened()?;
@@ -96,6 +78,10 @@ fn octets(
         _ => return fail(libc::EPIPE),
     }
     let Some(handle) = stream.stream else { return fail(libc::EPIPE) };
+    let more = flags & libc::MSG_MORE != 0;
+    if more && !stream.more {
+        stream.more = queue.set_option(handle, StreamOption::Cork(true)).is_ok();
+    }
     let mut skip = *done;
     for part in parts.slices() {
         if skip >= part.len() {
@@ -116,76 +102,11 @@ fn octets(
         }
     }
     stream.blocked = *done < whole;
+    if stream.more && !more && !stream.blocked {
+        let corked = option::<c_int>(fd, libc::IPPROTO_TCP, libc::TCP_CORK) == Some(1);
+        // With a full ring the next write tries again.
+        stream.more = !corked && queue.set_option(handle, StreamOption::Cork(false)).is_err();
+    }
     let enough = *done == whole || *done > 0 && file.nonblocking;
     Ok(enough.then_some(*done))
-}
-
-fn datagram(
-    held: &mut Held,
-    place: u32,
-    parts: &Parts<'_>,
-    to: Option<SocketAddr>,
-    options: Option<SendOptions>,
-) -> Answer<Option<usize>> {
-    let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
-    let Kind::Udp(udp) = &file.kind else { return Err(Failure::Kernel) };
-    let own = SendOptions {
-        hops: file.options.send_hops,
-        traffic_class: file.options.send_class,
-        ..SendOptions::default()
-    };
-    let peer = udp.peer;
-    if file.error != 0 {
-        return fail(std::mem::take(&mut file.error));
-    }
-    let kernel = file.kernel;
-    match (to, peer) {
-        (Some(to), _) if !held.reaches(to.ip()) && !to.ip().is_multicast() => {
-            return if kernel { Err(Failure::Kernel) } else { fail(libc::ENETUNREACH) };
-        }
-        (None, None) => return fail(libc::EDESTADDRREQ),
-        _ => {}
-    }
-    held.ensure(place)?;
-    let queue = held.opened()?;
-    let Some(Kind::Udp(udp)) = held.files.get_mut(place).map(|file| &mut file.kind) else {
-        return Err(Failure::Kernel);
-    };
-    let Some(socket) = udp.socket else { return fail(libc::ENETDOWN) };
-    let len = parts.len();
-    let mut slices = parts.slices();
-    let (first, second) = (slices.next().unwrap_or(&[]), slices.next());
-    let mut joined = Vec::new();
-    let payload = match second {
-        None => first,
-        Some(_) => {
-            joined.reserve_exact(len);
-            parts.slices().for_each(|part| joined.extend_from_slice(part));
-            &joined
-        }
-    };
-    let to = to.filter(|to| Some(*to) != peer);
-    let sent = give(queue, socket, payload, to, options.unwrap_or(own));
-    udp.blocked = matches!(sent, Err(Error::WouldBlock));
-    match sent {
-        Ok(()) => Ok(Some(len)),
-        Err(Error::WouldBlock) => {
-            // Frames come back without an event of the socket's: look again at the next wake-up.
-            udp.blocked = false;
-            Ok(None)
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn give(
-    queue: &AppQueue,
-    socket: weever_app_sockets::UdpSocket,
-    payload: &[u8],
-    to: Option<SocketAddr>,
-    options: SendOptions,
-) -> Result<(), Error> {
-    // Port 0: the connected socket's own peer.
-    let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-    queue.send_to(socket, payload, to.unwrap_or(nowhere), options)
 }

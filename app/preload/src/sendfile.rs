@@ -5,8 +5,9 @@ use std::ffi::c_void;
 use libc::{c_int, iovec, off_t, ssize_t};
 
 use crate::failure::Failure;
+use crate::parts::Parts;
 use crate::real;
-use crate::send::{Parts, send};
+use crate::send::send;
 
 /// Octets of a piece: as many as a connection takes at once.
 const PIECE: usize = 256 * 1024;

@@ -241,6 +241,14 @@ impl State {
         Ok((place, file))
     }
 
+    /// The connection of a descriptor.
+    pub(crate) fn stream(&mut self, fd: c_int) -> Option<&mut Stream> {
+        match self.of(fd).ok()?.1 {
+            File { kind: Kind::Stream(stream), .. } => Some(stream),
+            _ => None,
+        }
+    }
+
     /// Hands written octets to the stack.
     pub(crate) fn commit(&mut self) {
         self.owed = 0;
@@ -292,6 +300,16 @@ impl State {
             }
         }
         false
+    }
+
+    /// Waits a little for the stack, with the lock: for what it does at once.
+    pub(crate) fn wait_for_stack(&mut self) {
+        let Some(queue) = self.queue else { return };
+        if let Err(error) = queue.wait(Some(Duration::from_millis(1))) {
+            self.lose(&error.to_string());
+        }
+        // The descriptor was acknowledged: threads that sleep need it armed again.
+        self.armed = false;
     }
 
     /// The queue, if there is one.
@@ -429,6 +447,7 @@ fn note(queue: &'static AppQueue, file: &mut File, event: Event<'static>) {
         (Kind::Stream(stream), Event::Octets(octets)) if !stream.deaf => {
             stream.received.push_back(octets);
         }
+        (Kind::Stream(stream), Event::Info(_, info)) => stream.info = Some(info),
         (Kind::Stream(stream), Event::Writable(_)) => stream.blocked = false,
         (Kind::Stream(stream), Event::Finished(_)) => stream.finished = true,
         (Kind::Stream(stream), Event::StreamFailed(_, errno)) => {
