@@ -25,23 +25,7 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
     }
     let mut held = lock();
     if let Some(place) = numbers::file(fd) {
-        let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
-        return match &mut file.kind {
-            Kind::Udp(_) => again(&mut held, place, to),
-            Kind::Listening(_) => fail(libc::EISCONN),
-            Kind::Stream(stream) => match stream.phase {
-                Phase::Connecting => fail(libc::EALREADY),
-                // Linux tells the end of a connect that did not wait once.
-                Phase::Connected if !std::mem::replace(&mut stream.told, true) => Ok(0),
-                Phase::Connected => fail(libc::EISCONN),
-                Phase::Over if file.error != 0 => {
-                    let errno = file.error;
-                    held.detach(fd);
-                    fail(errno)
-                }
-                Phase::Over => fail(libc::EISCONN),
-            },
-        };
+        return once_more(&mut held, fd, place, to);
     }
     let to = to.ok_or(Failure::Kernel)?;
     let kind = kind_of(fd).ok_or(Failure::Kernel)?;
@@ -75,6 +59,27 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
     match connected {
         Err(Failure::Errno(libc::EAGAIN)) => fail(libc::EINPROGRESS),
         connected => connected,
+    }
+}
+
+/// `connect` of a socket that is weever's already.
+fn once_more(held: &mut Held, fd: c_int, place: u32, to: Option<SocketAddr>) -> Answer<c_int> {
+    let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
+    match &mut file.kind {
+        Kind::Udp(_) => again(held, place, to),
+        Kind::Listening(_) => fail(libc::EISCONN),
+        Kind::Stream(stream) => match stream.phase {
+            Phase::Connecting => fail(libc::EALREADY),
+            // Linux tells the end of a connect that did not wait once.
+            Phase::Connected if !std::mem::replace(&mut stream.told, true) => Ok(0),
+            Phase::Connected => fail(libc::EISCONN),
+            Phase::Over if file.error != 0 => {
+                let errno = file.error;
+                held.detach(fd);
+                fail(errno)
+            }
+            Phase::Over => fail(libc::EISCONN),
+        },
     }
 }
 

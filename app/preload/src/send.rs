@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use libc::{MSG_DONTWAIT, MSG_NOSIGNAL, c_int};
-use weever_app_sockets::{Error, StreamOption};
+use weever_app_sockets::{AppQueue, Error, StreamOption, TcpStream};
 
 use crate::control::Sending;
 use crate::datagram::datagram;
@@ -82,6 +82,19 @@ fn octets(
     if more && !stream.more {
         stream.more = queue.set_option(handle, StreamOption::Cork(true)).is_ok();
     }
+    write(queue, handle, parts, done)?;
+    stream.blocked = *done < whole;
+    if stream.more && !more && !stream.blocked {
+        let corked = option::<c_int>(fd, libc::IPPROTO_TCP, libc::TCP_CORK) == Some(1);
+        // With a full ring the next write tries again.
+        stream.more = !corked && queue.set_option(handle, StreamOption::Cork(false)).is_err();
+    }
+    let enough = *done == whole || *done > 0 && file.nonblocking;
+    Ok(enough.then_some(*done))
+}
+
+/// Copies octets into the stream's frames, behind those that are `done`, as far as there is room.
+fn write(queue: &AppQueue, handle: TcpStream, parts: &Parts<'_>, done: &mut usize) -> Answer<()> {
     let mut skip = *done;
     for part in parts.slices() {
         if skip >= part.len() {
@@ -101,12 +114,5 @@ fn octets(
             Err(error) => return Err(error.into()),
         }
     }
-    stream.blocked = *done < whole;
-    if stream.more && !more && !stream.blocked {
-        let corked = option::<c_int>(fd, libc::IPPROTO_TCP, libc::TCP_CORK) == Some(1);
-        // With a full ring the next write tries again.
-        stream.more = !corked && queue.set_option(handle, StreamOption::Cork(false)).is_err();
-    }
-    let enough = *done == whole || *done > 0 && file.nonblocking;
-    Ok(enough.then_some(*done))
+    Ok(())
 }
