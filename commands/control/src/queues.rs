@@ -36,6 +36,7 @@ fn write(out: &mut dyn Write, now: &Queues, earlier: Option<&Queues>) -> io::Res
         ("link", left),
         ("worker", right),
         ("core", right),
+        ("threads", right),
         ("received", right),
         ("sent", right),
         ("dropped", right),
@@ -76,6 +77,7 @@ fn row(now: &Queues, earlier: Option<&Queues>, queue: &QueueStatus) -> Vec<Strin
         queue.link.clone(),
         queue.queue.to_string(),
         queue.core.map_or_else(|| "any".into(), |core| core.to_string()),
+        queue.threads.map_or_else(|| "-".into(), |threads| threads.to_string()),
         grouped(queue.received),
         grouped(queue.sent),
         grouped(queue.dropped),
@@ -132,6 +134,7 @@ mod tests {
             link: "eth0".into(),
             queue,
             core: Some(1),
+            threads: Some(2),
             received: received * u64::from(queue + 1),
             nodes: 127,
             nodes_of_all: 127,
@@ -139,6 +142,7 @@ mod tests {
             ..QueueStatus::default()
         };
         let steered = QueueStatus {
+            threads: None,
             nodes: 60,
             classes: vec![gold],
             filters: vec![filter],
@@ -159,9 +163,9 @@ mod tests {
         let expected = "\
 up 1.0 s
 
-link  worker  core  received  sent  dropped  share      nodes  filters  classes
-eth0       0     1     1,000     0        0   33 %        127        0  other
-eth0       1     1     2,000     0        0   67 %  60 of 127        9  gold 3
+link  worker  core  threads  received  sent  dropped  share      nodes  filters  classes
+eth0       0     1        2     1,000     0        0   33 %        127        0  other
+eth0       1     1        -     2,000     0        0   67 %  60 of 127        9  gold 3
 
 worker 1 on eth0
 filter  hits  for

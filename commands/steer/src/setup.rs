@@ -35,7 +35,7 @@ pub(crate) fn plan(
     model: &str,
     queues: u32,
 ) -> Result<(InitialPlan, Vec<String>), SteerError> {
-    let policy = load_policy(args.policy.as_deref())?;
+    let mut policy = load_policy(args.policy.as_deref())?;
     let list = match &args.flows {
         Some(path) => load_flows(path, args.keep_going)?,
         None => FlowList::default(),
@@ -45,6 +45,9 @@ pub(crate) fn plan(
     note(&mut notes, "warning", &policy.warnings);
     if policy.document.paths.is_some() {
         notes.push("left out: `[paths]` is about weever's own graph, not the kernel's".into());
+    }
+    if policy.document.sharing.take().is_some() {
+        notes.push("left out: `[sharing]` is about weever's own workers, not the kernel's".into());
     }
     let Model { nic, silicon, .. } = load_model(model, Some(queues))?;
     let options = Options { seed: args.seed, silicon, ..Options::default() };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use weever_device::xdp::{ProgramReport, XdpSteering};
-use weever_plan::config::{Configuration, Rule};
+use weever_plan::config::{Configuration, Rss, Rule};
 use weever_plan::nic::Nic;
 use weever_plan::search::{DeviceChange, RuleId, Search};
 use weever_plan::watch::FiveTuple;
@@ -183,6 +183,14 @@ impl Target for ProgramTarget {
 
     fn filters(&self) -> usize {
         self.filters.len()
+    }
+
+    fn gather(&mut self, search: &Search, all: bool) -> Result<bool, TargetError> {
+        let Some(steering) = &mut self.steering else { return Ok(false) };
+        let planned = search.rss();
+        let to_default = Rss { table: Vec::new(), ..planned.clone() };
+        steering.set_rss(if all { &to_default } else { planned })?;
+        Ok(true)
     }
 
     fn finish(&mut self) -> Result<Vec<String>, TargetError> {

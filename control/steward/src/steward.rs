@@ -373,6 +373,15 @@ impl Steward {
         self.receivers.set_modes(modes);
     }
 
+    /// From now on, packets that no filter takes all come to the default queue, or are spread as planned
+    /// again. Returns whether the device can do that.
+    ///
+    /// # Errors
+    /// [`TargetError`]; nothing has changed then.
+    pub fn gather(&mut self, all: bool) -> Result<bool, TargetError> {
+        self.target.gather(&self.search, all)
+    }
+
     /// How long receivers took since the last call; for [`pause_after`](crate::pause_after).
     pub fn take_receivers_time(&mut self) -> Duration {
         std::mem::take(&mut self.waited)

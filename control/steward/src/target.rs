@@ -57,6 +57,15 @@ pub trait Target: Send {
     /// The number of filters on the device.
     fn filters(&self) -> usize;
 
+    /// From now on, packets that no filter takes all come to the default queue; or else they are spread as
+    /// planned again. Returns whether the target can do that.
+    ///
+    /// # Errors
+    /// [`TargetError`]; nothing has changed then.
+    fn gather(&mut self, _search: &Search, _all: bool) -> Result<bool, TargetError> {
+        Ok(false)
+    }
+
     /// Leaves the device as it was found, or as it is if so configured; returns which, a line each.
     ///
     /// # Errors

@@ -97,6 +97,7 @@ impl Shared {
 fn each_takes_its_part_and_a_helper_that_is_not_one_takes_nothing() {
     require_net_admin!();
     let mut link = shared(3, 2);
+    let before = link.threads.arrived();
     link.awaits(0..20);
     assert!(link.polls(2).is_empty(), "two receive, and it is the third");
     let helped = link.polls(1);
@@ -108,11 +109,16 @@ fn each_takes_its_part_and_a_helper_that_is_not_one_takes_nothing() {
         all.extend(led);
     }
     assert_eq!(all, (0..20).collect::<Vec<_>>(), "in order, none twice");
+    let arrived: Vec<u64> =
+        link.threads.arrived().iter().zip(&before).map(|(now, then)| now - then).collect();
+    assert_eq!(arrived, [20, 0, 0], "by the first socket, whoever took them");
     link.threads.set(1).unwrap();
     link.awaits(20..25);
     assert!(link.polls(1).is_empty(), "it is a helper no more");
     assert_eq!(link.polls(0), (20..25).collect::<Vec<_>>());
+    let threads = Arc::clone(&link.threads);
     link.ends_with_every_frame_at_home();
+    assert_eq!(threads.arrived(), [0; 3], "they keep no ring open");
 }
 
 #[test]

@@ -65,6 +65,11 @@ impl<T: Copy + Send> MultiConsumer<T> {
         self.gate.unfinished()
     }
 
+    /// Grows by one with each descriptor that is claimed, by any thread: the difference of two counts.
+    pub fn position(&self) -> u64 {
+        self.gate.position()
+    }
+
     /// Whether the kernel wants a system call before it goes on with the ring.
     pub fn needs_wakeup(&self) -> bool {
         // SAFETY: the parts are live by the contract of `new`.

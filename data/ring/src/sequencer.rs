@@ -166,6 +166,11 @@ impl Sequencer {
         &self.marks[(position & (self.marks.len() as u64 - 1)) as usize]
     }
 
+    /// The next position to be claimed.
+    pub(crate) fn position(&self) -> u64 {
+        self.head.load(Ordering::Relaxed)
+    }
+
     /// How many positions can be claimed now; a hint when others claim too.
     pub(crate) fn room(&self) -> u32 {
         let head = self.head.load(Ordering::Acquire);

@@ -44,6 +44,8 @@ pub struct QueueStatus {
     pub core: Option<usize>,
     /// The link's queues that it serves.
     pub sockets: Vec<u16>,
+    /// How many workers receive from each queue of the link now; none if that cannot be changed.
+    pub threads: Option<u16>,
     /// Packets received.
     pub received: u64,
     /// Packets sent.

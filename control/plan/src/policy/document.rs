@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::{
-    Balance, Dedicated, GraphCosts, Isolate, Locality, Measure, Pack, PathCosts, Paths, Policy,
-    QueueSet, Share, Sum,
+    Balance, Dedicated, GraphCosts, InOrder, Isolate, Locality, Measure, Pack, PathCosts, Paths,
+    Policy, QueueSet, Share, Sharing, SharingMode, Sum,
 };
 use crate::embed::{Host, graph_costs};
 use crate::flow::{AppId, ClassId, Conj, Flow, MAX_PARTS};
@@ -31,6 +31,8 @@ pub struct Document {
     pub locality: Option<CoreLocality>,
     /// Costs of the graph behind each queue, if it should count.
     pub paths: Option<PathCosts>,
+    /// How many workers receive from the default queue, if the policy says so.
+    pub sharing: Option<Sharing>,
 }
 
 /// A class of flows.
@@ -52,6 +54,8 @@ pub struct Class {
     pub mode: Option<QueueMode>,
     /// Whether the NIC drops its packets, so that none arrives.
     pub drop: bool,
+    /// Whether packets of its flows must not overtake each other: they are kept off queues that workers share.
+    pub ordered: bool,
 }
 
 /// The queues of a class.
@@ -112,7 +116,8 @@ pub struct CoreLocality {
 impl Class {
     /// Whether it has a setting that only a class with queues can have.
     pub fn wants_queues(&self) -> bool {
-        self.queues != Queues::Shared || self.objective.is_some() || self.mode.is_some()
+        let has_wishes = self.objective.is_some() || self.mode.is_some() || self.ordered;
+        has_wishes || self.queues != Queues::Shared
     }
 }
 
@@ -175,18 +180,22 @@ impl Document {
         Some((ClassId(at as u16), self.classes[at].weight))
     }
 
-    /// Flows that the policy needs regardless of registered ones: all packets of each class that is
+    /// Flows that the policy needs regardless of registered ones: all packets of each class that keeps its
+    /// order while others share a queue ([`Class::ordered`]), since what no filter takes goes there; all packets of each class that is
     /// dropped ([`Class::drop`]), so that the NIC drops unregistered ones, too; and before them the
     /// part of these packets that belongs to classes of higher precedence, which has to arrive. The
     /// classifier is the document's own.
     pub fn standing_flows(&self, classifier: &Classifier) -> Vec<Flow> {
         let mut flows = Vec::new();
         for (at, (id, weight, conjs)) in classifier.classes.iter().enumerate() {
-            if !self.classes[usize::from(id.0)].drop {
+            let class = &self.classes[usize::from(id.0)];
+            if !class.drop && !self.keeps_order(class) {
                 continue;
             }
             let name = self.class_name(*id);
-            for (other, other_weight, theirs) in &classifier.classes[..at] {
+            // Only of dropped packets does it matter that others keep theirs.
+            let before = if class.drop { &classifier.classes[..at] } else { &[] };
+            for (other, other_weight, theirs) in before {
                 let both = shared(conjs, theirs);
                 if both.is_empty() || self.classes[usize::from(other.0)].drop {
                     continue;
@@ -196,7 +205,8 @@ impl Document {
                 flows.push(Flow { yields: classifier.yields(&kept), ..kept });
             }
             let whole = Flow::of(format!("all of {name}"), conjs.clone());
-            flows.push(Flow { class: *id, weight: *weight, ..whole });
+            let whole = Flow { class: *id, weight: *weight, ..whole };
+            flows.push(Flow { yields: !class.drop && classifier.yields(&whole), ..whole });
         }
         flows
     }
@@ -206,6 +216,12 @@ impl Document {
     pub fn mode_of(&self, classes: impl IntoIterator<Item = ClassId>) -> Option<QueueMode> {
         let classes = classes.into_iter().filter_map(|id| self.classes.get(usize::from(id.0)));
         classes.filter_map(|class| class.mode).max()
+    }
+
+    /// Whether a class has to be kept off a queue that workers share.
+    fn keeps_order(&self, class: &Class) -> bool {
+        let is_shared = self.sharing.is_some_and(|s| s.mode != SharingMode::ScaleOut);
+        class.ordered && is_shared
     }
 
     /// The name of a class, for reports.
@@ -232,6 +248,12 @@ impl Document {
             let priorities = self.classes.iter().map(|c| c.priority).collect();
             let isolate = Isolate::new(classes.chain([rest]).collect()).with_priorities(priorities);
             parts.push((1.0, Box::new(isolate)));
+        }
+        let ordered = (0..).zip(&self.classes).filter(|(_, class)| self.keeps_order(class));
+        let ordered: Vec<_> =
+            ordered.map(|(id, class)| (ClassId(id), class.name.clone())).collect();
+        if !ordered.is_empty() {
+            parts.push((1.0, Box::new(InOrder::new(ordered))));
         }
         for Dedication { app, queue } in &self.dedicate {
             parts.push((1.0, Box::new(Dedicated::new(AppId(*app), *queue))));

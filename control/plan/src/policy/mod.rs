@@ -16,6 +16,7 @@ mod isolate;
 mod locality;
 mod pack;
 mod paths;
+mod sharing;
 mod sum;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ pub use locality::{Dedicated, Distance, Locality};
 pub use pack::Pack;
 pub(crate) use paths::NodeSet;
 pub use paths::{GraphCosts, PathCosts, Paths};
+pub use sharing::{Divergence, InOrder, Sharing, SharingMode};
 pub use sum::{Only, Sum};
 
 use weever_graph::nic::QueueRange;

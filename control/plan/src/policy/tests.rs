@@ -113,6 +113,7 @@ fn class(name: &str, packets: Conj) -> Class {
         objective: None,
         mode: None,
         drop: false,
+        ordered: false,
     }
 }
 

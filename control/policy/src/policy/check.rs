@@ -1,7 +1,7 @@
 //! Mistakes that show only when the parts of a policy are compared with each other.
 
 use weever_plan::flow::{Conj, MAX_PARTS};
-use weever_plan::policy::{Class, Queues, can_be_kept};
+use weever_plan::policy::{Class, Queues, SharingMode, can_be_kept};
 
 use super::decode::{Decoded, problem};
 use crate::{Position, Problems};
@@ -11,6 +11,7 @@ pub(super) fn check(decoded: &Decoded) -> (Problems, Problems) {
     let (mut errors, mut warnings) = (Problems::default(), Problems::default());
     check_names(decoded, &mut errors);
     check_drops(decoded, &mut errors);
+    check_order(decoded, &mut warnings);
     check_queues(decoded, &mut errors);
     check_overlaps(decoded, &mut errors, &mut warnings);
     (errors, warnings)
@@ -40,8 +41,20 @@ fn check_drops(decoded: &Decoded, errors: &mut Problems) {
     let classes = decoded.document.classes.iter().zip(&decoded.classes);
     for (class, places) in classes.filter(|(class, _)| class.drop && class.wants_queues()) {
         let message = format!("class `{}` is dropped, so it has no queues", class.name);
-        let help = "remove `drop`, or its `queues`, `objective` and `mode`";
+        let help = "remove `drop`, or its `queues`, `objective`, `mode` and `ordered`";
         errors.add(problem(places.drop, message, help));
+    }
+}
+
+/// Order is kept where queues are not shared.
+fn check_order(decoded: &Decoded, warnings: &mut Problems) {
+    let is_shared = decoded.document.sharing.is_some_and(|s| s.mode != SharingMode::ScaleOut);
+    let classes = decoded.document.classes.iter().zip(&decoded.classes);
+    for (class, places) in classes.filter(|(class, _)| class.ordered && !is_shared) {
+        let message = format!("`ordered` has no effect on class `{}`", class.name);
+        let help =
+            "no queue is shared; say so by `[sharing]` with `mode = \"auto\"` or `\"shared\"`";
+        warnings.add(problem(places.ordered, message, help));
     }
 }
 

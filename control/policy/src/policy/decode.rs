@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use toml::de::{DeTable, DeValue};
 use weever_plan::flow::{Conj, Flow};
 use weever_plan::policy::{
-    Class, CoreLocality, Dedication, Document, Objective, PathCosts, QueueMode, Queues,
+    Class, CoreLocality, Dedication, Document, Objective, PathCosts, QueueMode, Queues, Sharing,
+    SharingMode,
 };
 
 use super::section::{Reader, Section, Value};
@@ -15,11 +16,13 @@ use crate::{Position, Problem, Problems, filter};
 const MAX_CLASSES: usize = 1024;
 /// No NIC has more queues.
 pub(super) const MAX_QUEUES: i64 = 65_536;
+/// More workers than any machine has cores for.
+const MAX_THREADS: i64 = 4096;
 
-const TOP: [&str; 7] =
-    ["objective", "assumed_rate", "class", "dedicate", "locality", "paths", "simplify"];
-const CLASS: [&str; 8] =
-    ["name", "match", "queues", "weight", "priority", "objective", "mode", "drop"];
+const TOP: [&str; 8] =
+    ["objective", "assumed_rate", "class", "dedicate", "locality", "paths", "sharing", "simplify"];
+const CLASS: [&str; 9] =
+    ["name", "match", "queues", "weight", "priority", "objective", "mode", "drop", "ordered"];
 
 /// A document as it was read, which may have mistakes.
 pub(super) struct Decoded {
@@ -38,6 +41,7 @@ pub(super) struct ClassPositions {
     pub(super) matches: Position,
     pub(super) queues: Position,
     pub(super) drop: Position,
+    pub(super) ordered: Position,
 }
 
 /// Reads all that can be read of a policy.
@@ -59,6 +63,7 @@ pub(super) fn decode(text: &str) -> Decoded {
     let dedications = tables(&mut top, "dedicate", true);
     let locality = tables(&mut top, "locality", false);
     let paths = tables(&mut top, "paths", false);
+    let sharing = tables(&mut top, "sharing", false);
     let mut places = (Vec::new(), Vec::new());
     for (number, table) in classes.into_iter().enumerate() {
         let (class, place) = class(&mut reader, number, table);
@@ -74,6 +79,7 @@ pub(super) fn decode(text: &str) -> Decoded {
     }
     document.locality = locality.into_iter().next().map(|table| self::locality(&mut reader, table));
     document.paths = paths.into_iter().next().map(|table| self::paths(&mut reader, table));
+    document.sharing = sharing.into_iter().next().map(|table| self::sharing(&mut reader, table));
     let (classes, dedications) = places;
     Decoded { document, apps, simplify, errors: reader.errors, classes, dedications }
 }
@@ -133,12 +139,14 @@ fn class(
         objective: objective(&mut section),
         mode: mode(&mut section),
         drop: section.flag_or("drop", false),
+        ordered: section.flag_or("ordered", false),
     };
     let places = ClassPositions {
         name: section.place_of("name"),
         matches: section.place_of("match"),
         queues: section.place_of("queues"),
         drop: section.place_of("drop"),
+        ordered: section.place_of("ordered"),
     };
     (class, places)
 }
@@ -279,6 +287,24 @@ fn paths(reader: &mut Reader<'_>, (table, span): Table<'_>) -> PathCosts {
         crossing: section.number_or("crossing", crossing.into(), 0..=u32::MAX.into()) as u32,
         nodes,
     }
+}
+
+fn sharing(reader: &mut Reader<'_>, (table, span): Table<'_>) -> Sharing {
+    const MODES: [&str; 3] = ["shared", "scale-out", "auto"];
+    let mut section = Section::new(reader, table, span, "[sharing]", &["mode", "threads"]);
+    let value = section.required("mode", "`mode = \"shared\"`, `\"scale-out\"` or `\"auto\"`");
+    let mode = match value.and_then(|value| Some((section.text("mode", value)?, value))) {
+        Some(("shared", _)) => SharingMode::Shared,
+        Some(("auto", _)) => SharingMode::Auto,
+        Some(("scale-out", _)) | None => SharingMode::ScaleOut,
+        Some((_, value)) => {
+            section.unknown_word("mode", value, &MODES);
+            SharingMode::ScaleOut
+        }
+    };
+    let threads = section.get("threads");
+    let threads = threads.and_then(|value| section.number("threads", value, 1..=MAX_THREADS));
+    Sharing { mode, threads: threads.map(|threads| threads as u16) }
 }
 
 /// A mistake of the document's own, for `check`.

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use weever_plan::policy::SharingMode;
 
 use super::*;
 
@@ -52,6 +53,9 @@ fn the_example_in_the_documentation_is_a_policy() {
     assert!(page.document.classes.iter().any(|c| c.drop));
     assert_eq!((page.apps.as_slice(), page.document.dedicate[0].queue), (&["kv".into()][..], 5));
     assert!(page.document.locality.is_some() && page.document.paths.is_some());
+    let sharing = page.document.sharing.unwrap();
+    assert_eq!((sharing.mode, sharing.threads), (SharingMode::Auto, Some(2)));
+    assert!(page.document.classes[0].ordered);
 }
 
 fn has(said: &[String], line: usize, part: &str) {
@@ -186,6 +190,31 @@ fn what_is_no_policy_is_reported_with_its_line() {
     assert!(refused("\n[[class]]\nnam = \"a\"\n")[0].contains("no `name`"));
     assert!(refused("\n\n[[class]\n")[0].starts_with("line 3: "));
     assert!(refused("[[class]]\nmatch = \"udp\"\n")[0].contains("a class has no `name`"));
+}
+
+#[test]
+fn sharing_has_a_mode_and_order_needs_it() {
+    let of = |text: &str| parse(text).unwrap_or_else(|e| panic!("{e}"));
+    let modes = [
+        ("shared", SharingMode::Shared),
+        ("scale-out", SharingMode::ScaleOut),
+        ("auto", SharingMode::Auto),
+    ];
+    for (word, mode) in modes {
+        let page = of(&format!("[sharing]\nmode = \"{word}\"\n"));
+        assert_eq!(page.document.sharing.unwrap().mode, mode);
+    }
+    has(&refused("[sharing]\nmode = \"autoo\"\n"), 2, "`auto`");
+    has(&refused("[sharing]\nthreads = 2\n"), 1, "no `mode`");
+    has(&refused("[sharing]\nmode = \"auto\"\nthreads = 0\n"), 3, "cannot be 0");
+    has(&refused("[[sharing]]\nmode = \"auto\"\n"), 1, "`[sharing]`");
+    let class = "[[class]]\nname = \"a\"\nmatch = \"udp\"\nordered = true\n";
+    let alone = of(class);
+    assert!(alone.warnings.to_string().contains("`ordered` has no effect"), "{}", alone.warnings);
+    assert!(alone.standing_flows().is_empty());
+    let page = of(&format!("[sharing]\nmode = \"auto\"\n{class}"));
+    assert_eq!(page.standing_flows()[0].name, "all of a", "it needs a filter");
+    has(&refused(&format!("{class}drop = true\n")), 5, "is dropped");
 }
 
 #[test]

@@ -161,6 +161,7 @@ impl<'a> Opening<'a> {
             Some(elder) => elder.device.clone(),
             None => self.borrower(index / self.sockets)?,
         };
+        self.threads.watch(index % self.sockets, &socket.rx);
         let mut queue = XskQueue::new(socket, &self.facts(index, device), self.steering.clone());
         if self.sockets > 1 {
             let member = self.member(&queue.socket, index % self.sockets, elder);

@@ -81,6 +81,12 @@ pub(super) struct RxRing {
     _mapping: Mapping,
 }
 
+impl std::fmt::Debug for RxRing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RxRing({} waiting)", self.ring.available())
+    }
+}
+
 impl RxRing {
     /// # Errors
     /// For a length that is no power of two.

@@ -13,8 +13,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use libc::xdp_desc;
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -28,11 +28,14 @@ use super::rings::RxRing;
 pub struct ReceiveThreads {
     now: AtomicU16,
     most: u16,
+    /// The rings of all sockets as far as the link is open, with their numbers on their device queues.
+    rings: Mutex<Vec<(u16, Weak<RxRing>)>>,
 }
 
 impl ReceiveThreads {
     pub(super) fn new(threads: u16, most: u16) -> Result<ReceiveThreads, ThreadsError> {
-        let threads_of = ReceiveThreads { now: AtomicU16::new(1), most };
+        let (now, rings) = (AtomicU16::new(1), Mutex::default());
+        let threads_of = ReceiveThreads { now, most, rings };
         threads_of.set(threads)?;
         Ok(threads_of)
     }
@@ -45,6 +48,27 @@ impl ReceiveThreads {
     /// The most there can be: the sockets of a queue.
     pub fn most(&self) -> u16 {
         self.most
+    }
+
+    pub(super) fn watch(&self, socket: u16, ring: &Arc<RxRing>) {
+        self.lock().push((socket, Arc::downgrade(ring)));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(u16, Weak<RxRing>)>> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many packets have come by the first socket of the device queues, by the second, and so on, whichever
+    /// workers took them. Differences count. Does not block the packet path.
+    pub fn arrived(&self) -> Vec<u64> {
+        let mut arrived = vec![0; usize::from(self.most)];
+        for (socket, ring) in self.lock().iter() {
+            let position = ring.upgrade().map_or(0, |ring| ring.ring.position());
+            if let Some(sum) = arrived.get_mut(usize::from(*socket)) {
+                *sum += position;
+            }
+        }
+        arrived
     }
 
     /// Whether [`set`](Self::set) would take that number.

@@ -145,6 +145,14 @@ pub enum PolicyError {
         /// The refused filters.
         source: Box<weever_steward::TargetError>,
     },
+    /// Workers cannot share the device's queues as the policy wants.
+    #[error("[sharing] of the policy, on {link}: {problem}")]
+    Sharing {
+        /// The device.
+        link: String,
+        /// Why, and the remedy.
+        problem: String,
+    },
     /// The device has no filters of its own.
     #[error(
         "nic = \"{model}\": {link} takes no steering rules (`ethtool -N`): its driver, {driver}, has \
@@ -196,7 +204,8 @@ impl PolicyError {
             | PolicyError::Refused { .. }
             | PolicyError::NoRules { .. }
             | PolicyError::Hardware { .. }
-            | PolicyError::Queues { .. } => false,
+            | PolicyError::Queues { .. }
+            | PolicyError::Sharing { .. } => false,
         }
     }
 }

@@ -106,6 +106,12 @@ impl Shared {
         Queues { uptime_ns: self.uptime_ns(), queues, problems }
     }
 
+    /// How many workers receive from each queue of a link, if that can be changed.
+    fn threads_of(&self, link: &str) -> Option<u16> {
+        let number = self.names.all().iter().position(|name| name == link)?;
+        Some(self.receivers.get(number)?.as_ref()?.get())
+    }
+
     /// A row for each link from which the worker receives.
     fn queues_of(&self, number: u32, worker: &WorkerHandle, nodes: &[usize]) -> Vec<QueueStatus> {
         let nodes_of = |number: usize| nodes.get(number).map_or(0, |nodes| *nodes as u64);
@@ -121,6 +127,7 @@ impl Shared {
                     sleeps: worker.stats.sleeps(),
                     nodes: nodes_of(number as usize),
                     nodes_of_all: nodes_of(0),
+                    threads: self.threads_of(&counted.link),
                     ..QueueStatus::default()
                 });
                 rows.len() - 1

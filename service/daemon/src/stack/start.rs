@@ -200,8 +200,10 @@ impl DeviceThreads {
         let follow = |kernel| Follower::start(kernel, &shared.host.env, Arc::clone(&shared.names));
         let follower = kernel.map(follow).transpose();
         let follower = follower.map_err(failed("start to follow the kernel"))?;
-        let attend = || Routine::start(Arc::clone(&shared.stewards), Arc::clone(&shared.program));
-        let has_stewards = !shared.stewards.lock().is_empty();
+        let sharing = shared.sharing()?;
+        let has_stewards = !sharing.is_empty();
+        let (stewards, program) = (Arc::clone(&shared.stewards), Arc::clone(&shared.program));
+        let attend = || Routine::start(stewards, program, sharing);
         let routine = has_stewards.then(attend).transpose();
         let routine = routine.map_err(failed("start to follow flows"))?;
         Ok(DeviceThreads { watcher, follower, routine })

@@ -109,6 +109,12 @@ fn open_af_xdp(
     let mut settings = AfXdpConfig { share, ..AfXdpConfig::new(&interface.dev, pool.clone()) };
     // The host sets the number of its frames, once it knows all devices.
     settings.lend_first = 64;
+    if let (Some(threads), true) = (interface.threads, policy.is_some_and(PolicySetup::shares)) {
+        let dev = &interface.dev;
+        return Err(StartError::Setting(format!(
+            "`threads = {threads}` of {dev}: the policy decides by `[sharing]`; leave one of them out"
+        )));
+    }
     let claim = claim(&interface.dev)?;
     let workers = config.cores.len().max(1) as u16;
     let prepared = policy.map(|policy| prepare(&interface.dev, workers, policy));

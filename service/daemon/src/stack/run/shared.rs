@@ -9,6 +9,7 @@ use weever_engine::{Reading, sum};
 use weever_host::{HostHandle, WorkerHandle};
 use weever_link_sys::af_xdp::ReceiveThreads;
 use weever_net::addr::Cidr;
+use weever_plan::policy::SharingMode;
 use weever_service_api::{
     ApiError, Counters, DropCounter, GraphFormat, GraphRequest, LinkCounters, ServiceStatus,
     Status, WorkerStatus,
@@ -16,15 +17,17 @@ use weever_service_api::{
 use weever_wire::MacAddr;
 
 use crate::config::{Config, Services};
-use crate::stack::StackTotals;
 use crate::stack::device::links::DeviceNames;
 use crate::stack::device::ports::TakenPorts;
 use crate::stack::graph::capture::Captures;
 use crate::stack::graph::parts::GraphParts;
 use crate::stack::graph::program::Program;
 use crate::stack::report::{counters, frames, network, picture};
+use crate::stack::{PolicyError, StackTotals};
 
-use crate::stack::steward::{Steward, Stewards, WaitModes, WorkerReceivers, wait_mode_name};
+use crate::stack::steward::{
+    QueueSharing, Steward, Stewards, WaitModes, WorkerReceivers, wait_mode_name,
+};
 
 pub(in crate::stack) struct Shared {
     /// The configuration that the stack was started with.
@@ -84,6 +87,25 @@ impl Shared {
             config,
             host,
         }
+    }
+
+    /// How workers share the queues of each steward's device.
+    pub(in crate::stack) fn sharing(&self) -> Result<Vec<Option<QueueSharing>>, PolicyError> {
+        let of = |steward: &Steward| {
+            let link = self.host.links.iter().position(|link| link.name == steward.name());
+            let threads = link.and_then(|link| self.receivers.get(link)?.as_ref());
+            QueueSharing::of(steward, threads)
+        };
+        self.stewards.lock().iter().map(of).collect()
+    }
+
+    /// Whether the policy decides how many workers receive from a device's queues.
+    pub(in crate::stack) fn shares_by_policy(&self, link: usize) -> bool {
+        let Some(link) = self.host.links.get(link) else { return false };
+        let mode = |s: &Steward| s.policy().document.sharing.map(|sharing| sharing.mode);
+        let stewards = self.stewards.lock();
+        let mut of_link = stewards.iter().filter(|steward| steward.name() == link.name);
+        of_link.any(|steward| mode(steward) == Some(SharingMode::Auto))
     }
 
     pub(in crate::stack) fn report(&self) -> StackTotals {

@@ -15,6 +15,7 @@ mod filters;
 mod moves;
 pub(super) mod report;
 mod setup;
+mod sharing;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use weever_steward::StewardThread;
 use crate::stack::graph::program::Program;
 
 pub(super) use setup::PolicySetup;
+pub(super) use sharing::QueueSharing;
 pub(super) use start::{PreparedNic, on_nic, on_program};
 pub(super) use weever_steward::{SharedNicSteering, Steward};
 pub(super) use workers::{WaitModes, WorkerReceivers, wait_mode, wait_mode_name};
@@ -58,10 +60,12 @@ pub(super) struct Routine {
 }
 
 impl Routine {
-    /// Starts the thread. The services are those of `program`, as they come and go.
+    /// Starts the thread. The services are those of `program`, as they come and go. `sharing` is that of each
+    /// steward's device.
     pub(super) fn start(
         stewards: Arc<Stewards>,
         program: Arc<Mutex<Program>>,
+        mut sharing: Vec<Option<QueueSharing>>,
     ) -> io::Result<Routine> {
         let stepped = Arc::clone(&stewards);
         let mut registered = None;
@@ -69,13 +73,17 @@ impl Routine {
             let services = program.lock().unwrap_or_else(PoisonError::into_inner).services();
             let are_new = registered.replace(services) != Some(services);
             let mut waited = Duration::ZERO;
-            for steward in stepped.lock().iter_mut() {
+            let (mut all, mut sharing) = (stepped.lock(), sharing.iter_mut());
+            for steward in all.iter_mut() {
                 if are_new {
                     steward.set_services(setup::service_flows(&services));
                 }
                 // It has logged the failure, and tries again.
                 drop(steward.step(monotonic()));
                 waited += steward.take_receivers_time();
+                if let Some(Some(sharing)) = sharing.next() {
+                    sharing.step(steward, monotonic());
+                }
             }
             waited
         };

@@ -86,6 +86,11 @@ impl PolicySetup {
         Ok(Some(setup))
     }
 
+    /// Whether the policy says how many workers receive from a queue.
+    pub(in crate::stack) fn shares(&self) -> bool {
+        self.policy.document.sharing.is_some()
+    }
+
     /// The model by which a device's packets are sorted.
     pub(in crate::stack) fn model(&self, dev: &str) -> Option<&DeviceModel> {
         self.models.iter().find(|model| model.dev == dev)

@@ -201,6 +201,11 @@ impl Shared {
                        `threads = 1` for the interface, or with a policy, and several `cores`";
             return Err(refused(assignment, why));
         };
+        if self.shares_by_policy(link) {
+            let why =
+                "the policy decides that while traffic flows (`[sharing]` with `mode = \"auto\"`)";
+            return Err(refused(assignment, why));
+        }
         threads.check(wanted).map_err(|error| refused(assignment, &error.to_string()))?;
         Ok(Part::Queues(Arc::clone(threads), wanted))
     }
