@@ -8,6 +8,7 @@ mod run {
     mod lab;
     mod servers;
     mod services;
+    mod trouble;
     mod workers;
 }
 

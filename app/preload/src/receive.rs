@@ -50,7 +50,7 @@ pub(crate) unsafe fn receive(
                     return Ok(None);
                 }
                 if done >= TELL_AFTER || stream.received.is_empty() {
-                    state.commit_soon();
+                    state.commit_read();
                 }
                 Ok(Some(Got { octets: done, flags: 0 }))
             }

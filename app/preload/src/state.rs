@@ -66,6 +66,8 @@ pub(crate) struct State {
     pub(crate) inside: bool,
     /// Sends that may wait for others before a stack inside takes its turn: it is handed them all at once.
     owed: usize,
+    /// Looks for more on sockets that may find nothing before such a stack takes its turn for them.
+    unlooked: usize,
     /// The stack was inside the parent of this process, which has none.
     pub(crate) orphaned: bool,
     pub(crate) files: Slab<File>,
@@ -91,6 +93,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     refused: false,
     inside: false,
     owed: 0,
+    unlooked: 0,
     orphaned: false,
     files: Slab::new(),
     sets: Slab::new(),
@@ -264,7 +267,7 @@ impl State {
     pub(crate) fn tell(&mut self, sockets: usize) {
         if self.inside && sockets > 0 {
             self.publish();
-            self.owed = sockets - 1;
+            (self.owed, self.unlooked) = (sockets - 1, sockets - 1);
         } else {
             self.commit();
         }
@@ -277,6 +280,19 @@ impl State {
         }
         self.owed -= 1;
         self.publish();
+    }
+
+    /// As [`commit`](Self::commit), for what was read: it goes with the next turn of a stack inside.
+    pub(crate) fn commit_read(&mut self) {
+        if self.inside { self.publish() } else { self.commit() }
+    }
+
+    /// A call that does not wait has found nothing: whether it says so before looking into the rings. It does so as often as
+    /// sockets were ready: programs read each of them until there is nothing more.
+    pub(crate) fn looks_later(&mut self) -> bool {
+        let later = self.unlooked > 0;
+        self.unlooked = self.unlooked.saturating_sub(1);
+        later
     }
 
     fn publish(&mut self) {

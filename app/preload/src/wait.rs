@@ -47,11 +47,16 @@ pub(crate) fn until<T>(
         if let Some(done) = attempt(&mut held, place)? {
             return Ok(done);
         }
+        let (_, file) = held.of(fd)?;
+        let dont_wait = dont_wait || file.nonblocking;
+        if dont_wait && direction == Direction::Receive && held.looks_later() {
+            return fail(libc::EAGAIN);
+        }
         if held.pump() {
             continue;
         }
         let (_, file) = held.of(fd)?;
-        if dont_wait || file.nonblocking {
+        if dont_wait {
             held.commit();
             return fail(libc::EAGAIN);
         }
