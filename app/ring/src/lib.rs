@@ -49,7 +49,6 @@ mod info;
 mod layout;
 #[cfg(not(loom))]
 mod memory;
-mod numbers;
 mod ring;
 #[cfg(not(loom))]
 mod stack;
@@ -65,10 +64,14 @@ pub use info::{Fragment, PackedEnd, PackedInfo, PacketFlags, PacketInfo};
 pub use layout::{ChannelError, Geometry, INFO_SIZE, VERSION};
 #[cfg(not(loom))]
 pub use memory::SharedMemory;
-pub use numbers::{NumberHasher, NumberMap};
 pub use ring::{Consumer, Producer, RingParts};
 #[cfg(not(loom))]
 pub use stack::{Delivery, Misuse, SentFrame, SentFrames, StackEnd, Transmit};
 pub use sync::{AtomicU32, AtomicU64};
 #[doc(no_inline)]
+pub use weever_wire::numbers::NumberHasher;
+#[doc(no_inline)]
 pub use weever_wire::stream::{Congestion, StreamOption};
+
+/// A map by the number of a socket, a stream or a queue.
+pub type NumberMap<V> = std::collections::HashMap<u32, V, weever_wire::numbers::ByNumber>;

@@ -1,10 +1,10 @@
 //! Listeners and streams of a queue: their handles and their state.
 
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use weever_app_ring::{SocketId, StreamOption};
+use weever_app_ring::{NumberMap, SocketId, StreamOption};
 
 use crate::error::Error;
 use crate::table::{Bind, next_generation};
@@ -68,8 +68,8 @@ pub(crate) enum Found {
 /// The listeners and streams of a queue, by the numbers in the channels' entries.
 #[derive(Default)]
 pub(crate) struct Streams {
-    pub(crate) listeners: HashMap<SocketId, Listener>,
-    pub(crate) open: HashMap<SocketId, Stream>,
+    pub(crate) listeners: NumberMap<Listener>,
+    pub(crate) open: NumberMap<Stream>,
     /// Streams with octets that were read and the stack is not told of yet.
     pub(crate) readers: Vec<SocketId>,
     pub(crate) found: VecDeque<Found>,

@@ -7,10 +7,6 @@
 
 use std::hint::black_box;
 
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule,
-};
 use weever_engine::{Published, Team};
 use weever_graph::Graph;
 use weever_models::Service;
@@ -34,6 +30,7 @@ const CHANGES: usize = 40;
 
 /// Requests to a server with the stack in its thread.
 const REQUESTS: usize = 64 * 64;
+const REQUEST: &str = "request";
 /// Rounds of the server in which a request has to be answered.
 const ROUNDS: usize = 1000;
 
@@ -58,15 +55,11 @@ const SCENARIOS: [Scenario; 15] = [
     Scenario { name: "echo-64", unit: "packet", prepare: || packets(Service::Echo, 64) },
     Scenario { name: "forward-1", unit: "packet", prepare: || forwarding(1) },
     Scenario { name: "forward-64", unit: "packet", prepare: || forwarding(64) },
-    Scenario { name: "library-udp-1", unit: "request", prepare: || requests(Datagrams::new()?, 1) },
-    Scenario {
-        name: "library-udp-64",
-        unit: "request",
-        prepare: || requests(Datagrams::new()?, 64),
-    },
+    Scenario { name: "library-udp-1", unit: REQUEST, prepare: || requests(Datagrams::new()?, 1) },
+    Scenario { name: "library-udp-64", unit: REQUEST, prepare: || requests(Datagrams::new()?, 64) },
     Scenario {
         name: "library-tcp-1",
-        unit: "request",
+        unit: REQUEST,
         prepare: || requests(Conversation::new()?, 1),
     },
     Scenario {
@@ -95,27 +88,10 @@ pub(crate) fn run(name: Option<&str>) -> Result<String, BenchError> {
         let message = format!("no scenario `{name}`; there are: {}", names.join(", "));
         return Err(BenchError::of("instructions")(message));
     };
-    hide_vdso()?;
     let mut work = (scenario.prepare)()?;
-    let units = counted(&mut *work)?;
+    // Of requests, only the server's part is counted.
+    let units = if scenario.unit == REQUEST { work()? } else { counted(&mut *work)? };
     Ok(format!("{units} {}\n", scenario.unit))
-}
-
-/// Valgrind takes the vDSO away and does not know the call by which `rustix` asks the kernel for it: without an answer
-/// it looks elsewhere, and reads the clock by a system call.
-fn hide_vdso() -> Result<(), BenchError> {
-    const PR_GET_AUXV: u64 = 0x4155_5856;
-    let failed = BenchError::of::<seccompiler::BackendError>("seccomp");
-    let condition =
-        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, PR_GET_AUXV);
-    let rule =
-        condition.and_then(|condition| SeccompRule::new(vec![condition])).map_err(&failed)?;
-    let rules = [(nix::libc::SYS_prctl, vec![rule])].into();
-    let refused = SeccompAction::Errno(nix::libc::EINVAL as u32);
-    let arch = std::env::consts::ARCH.try_into().map_err(&failed)?;
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch).map_err(&failed)?;
-    let program: BpfProgram = filter.try_into().map_err(&failed)?;
-    seccompiler::apply_filter(&program).map_err(BenchError::of("seccomp"))
 }
 
 /// The span that callgrind counts: it begins where this function is entered and ends where it is
@@ -126,28 +102,16 @@ fn counted(work: &mut dyn FnMut() -> Result<usize, BenchError>) -> Result<usize,
     black_box(work())
 }
 
-/// Work inside the span that does not count: callgrind's pattern matches this name, too, so that collecting pauses
-/// while the function runs.
-#[inline(never)]
-fn uncounted(work: &mut dyn FnMut()) {
-    work();
-    black_box(());
-}
-
-/// Requests to a server with the stack in its thread, so many at a time. Only the server's side counts: all of its
-/// rounds from the arrival of requests to the last answer.
+/// Requests to a server with the stack in its thread, so many at a time. Only the server's rounds count, from the arrival
+/// of requests to the last answer: asking and taking answers are another host's work.
 fn requests(mut exchange: impl Exchange + 'static, batch: usize) -> Result<Work, BenchError> {
-    warmed(Box::new(move || {
+    Ok(Box::new(move || {
         for _ in 0..REQUESTS / batch {
-            let mut asked = Ok(());
-            uncounted(&mut || asked = exchange.ask(batch));
-            asked?;
+            exchange.ask(batch)?;
             let (mut answers, mut rounds) = (0, 0);
             while answers < batch {
-                exchange.serve()?;
-                let mut answered = Ok(0);
-                uncounted(&mut || answered = exchange.answered());
-                answers += answered?;
+                counted(&mut || exchange.serve().map(|()| batch))?;
+                answers += exchange.answered()?;
                 rounds += 1;
                 if rounds > ROUNDS {
                     let message = format!("{answers} of {batch} requests were answered");

@@ -91,6 +91,8 @@ pub(crate) enum Error {
     Read { path: PathBuf, source: io::Error },
     #[error("cannot write {path}: {source}")]
     Write { path: PathBuf, source: io::Error },
+    #[error("cannot restrict system calls: {0}")]
+    Filter(#[from] seccompiler::Error),
     #[error("{path} is invalid: {message}")]
     Parse { path: PathBuf, message: String },
 }

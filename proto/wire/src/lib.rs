@@ -44,6 +44,7 @@ pub mod listener;
 pub mod mac;
 pub mod mld;
 pub mod ndp;
+pub mod numbers;
 pub mod stream;
 pub mod tcp;
 pub mod udp;

@@ -17,6 +17,7 @@ use weever_net::stream::{
 };
 use weever_packet::NO_IFACE;
 use weever_tcp::{ConnectError, Connection, Endpoint, Id, ListenerConfig, ListenerId};
+use weever_wire::numbers::ByNumber;
 
 use super::options::set;
 use super::rx::flow_key;
@@ -35,7 +36,8 @@ const EHOSTUNREACH: u16 = 113;
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     listeners: Vec<Listener>,
-    open: HashMap<StreamId, Id>,
+    /// By the numbers that the workers have given them.
+    open: HashMap<StreamId, Id, ByNumber>,
 }
 
 #[derive(Debug)]

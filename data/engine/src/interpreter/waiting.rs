@@ -229,12 +229,12 @@ impl Later {
 #[derive(Debug)]
 pub(crate) struct Deadlines {
     wheel: Wheel<u32>,
-    keys: HashMap<u32, Key>,
+    keys: HashMap<u32, Key, Mixing>,
 }
 
 impl Deadlines {
     pub(crate) fn new(tick: Nanos) -> Deadlines {
-        Deadlines { wheel: Wheel::new(tick, 0, 0), keys: HashMap::new() }
+        Deadlines { wheel: Wheel::new(tick, 0, 0), keys: HashMap::with_hasher(Mixing::new()) }
     }
 
     /// Replaces the deadline of a node's block.

@@ -1,11 +1,10 @@
-//! Maps by the numbers of sockets and queues.
+//! A hash for maps by the numbers of sockets, streams and queues.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use core::hash::{BuildHasherDefault, Hasher};
 
-/// A map by a number that the stack has given out: no peer and no application chooses its keys, so
-/// one multiplication is hash enough.
-pub type NumberMap<V> = HashMap<u32, V, BuildHasherDefault<NumberHasher>>;
+/// For maps by numbers that the stack has given out: no peer and no application chooses the keys, so one multiplication
+/// is hash enough.
+pub type ByNumber = BuildHasherDefault<NumberHasher>;
 
 /// The stack's numbers come one after the other and from nobody hostile: one multiplication spreads
 /// them.
