@@ -1,4 +1,6 @@
 //! A hash for maps by the numbers of sockets, streams and queues.
+//!
+//! The standard library's is made against keys that strangers choose, and costs ten times as much.
 
 use core::hash::{BuildHasherDefault, Hasher};
 
