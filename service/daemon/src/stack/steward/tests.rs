@@ -1,6 +1,7 @@
 //! A stack on a simulated NIC.
 
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -358,4 +359,59 @@ fn flows_are_seen_behind_the_nic_and_get_rules_there() {
     assert_eq!(seen().unwrap().queues, [1]);
     assert_eq!(stack.stop().failure, None);
     assert_eq!(scene.rules(), 0);
+}
+
+/// Sends segments and reads their echoes.
+fn echoes(stream: &mut TcpStream) {
+    for number in 0..40u32 {
+        stream.write_all(&number.to_be_bytes()).unwrap();
+        let mut heard = [0; 4];
+        stream.read_exact(&mut heard).unwrap();
+        assert_eq!(heard, number.to_be_bytes());
+    }
+}
+
+/// The state of connections has gone where the filters were to send them, and they stay where they are. The
+/// veth takes no part in that: it decides by the sender's core.
+#[test]
+fn connections_go_on_when_the_filters_that_would_move_them_fail() {
+    require_net_admin!();
+    let policy = POLICY.replace("udp dst portrange 7-9", "tcp dst port 7");
+    let net = Fixture::pair(2).unwrap();
+    net.assign_addresses().unwrap();
+    let scene = Scene::new(Simulated { device: "left0".into(), ..nic() });
+    let mut config = scene.config(&policy, None);
+    (config.services.echo, config.services.tcp_echo) = (None, Some(7));
+    (config.interfaces[0].dev, config.interfaces[0].name) = ("left0".into(), "left0".into());
+    let intent = scene.intent(&config).unwrap();
+    let model = intent.model("left0").unwrap();
+    let ready =
+        PreparedNic::with(Box::new(scene.device.clone()), scene.file(), &intent, model).unwrap();
+    let pool = Pool::new(PoolConfig { frames: 8192, ..PoolConfig::default() }).unwrap();
+    let stack = net.left.run(|| {
+        let settings = AfXdpConfig::new("left0", pool.clone());
+        let link = AfXdp::open(&settings).unwrap();
+        assembled(Box::new(link), (ready, None), pool, config).unwrap()
+    });
+    wait("the rules are there", || scene.rules() == 2);
+    let connect = || {
+        let to = "10.77.0.10:7".parse().unwrap();
+        let stream = TcpStream::connect_timeout(&to, Duration::from_secs(20)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    };
+    let mut streams: Vec<TcpStream> = net.right.run(|| (0..4).map(|_| connect()).collect());
+    streams.iter_mut().for_each(echoes);
+    // One of these is away from where the connections are.
+    for (port, rules) in [("none", 0), ("7", 2)] {
+        scene.fail(0, FOREVER, libc::EPERM);
+        set(&stack, &format!("services.tcp-echo={port}"));
+        wait("it is tried", || !queues(&stack).problems.is_empty());
+        streams.iter_mut().for_each(echoes);
+        scene.device.lock().failing = None;
+        wait("the rules are so", || scene.rules() == rules && queues(&stack).problems.is_empty());
+        streams.iter_mut().for_each(echoes);
+    }
+    assert_eq!(stack.stop().failure, None);
 }
