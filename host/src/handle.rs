@@ -1,10 +1,11 @@
 //! The handles by which other threads ask a host, command it and stop it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use weever_block::Env;
 use weever_blocks_std::host::{Neighbours, Neighbours6, Network};
-use weever_engine::{self as engine, Pace, Publisher, Reading, Waker, Worker, WorkerStats};
+use weever_engine::{self as engine, Lost, Pace, Publisher, Reading, Waker, Worker, WorkerStats};
 use weever_link::LinkInfo;
 use weever_packet::Pool;
 
@@ -68,6 +69,7 @@ pub struct WorkerHandle {
     /// Wakes its thread.
     pub waker: Waker,
     failures: Arc<Mutex<Vec<String>>>,
+    lost_queues: Arc<AtomicUsize>,
 }
 
 impl WorkerHandle {
@@ -86,12 +88,24 @@ impl WorkerHandle {
             pace: worker.pace(),
             waker: worker.waker(),
             failures: Arc::default(),
+            lost_queues: Arc::default(),
         }
     }
 
     /// The failures so far, in order: queues that failed, a panic.
     pub fn failures(&self) -> MutexGuard<'_, Vec<String>> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many of its queues have failed.
+    pub fn lost_queues(&self) -> usize {
+        self.lost_queues.load(Ordering::Relaxed)
+    }
+
+    /// A queue of it has failed.
+    pub(crate) fn lost(&self, lost: &Lost) {
+        self.lost_queues.fetch_add(1, Ordering::Relaxed);
+        self.failed(lost.error.to_string());
     }
 
     pub(crate) fn failed(&self, why: String) {

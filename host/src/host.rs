@@ -49,7 +49,7 @@ impl Host {
         let mut is_busy = false;
         for (worker, handle) in self.workers.iter_mut().zip(self.handle.workers.iter()) {
             let turn = worker.turn(now);
-            turn.lost.iter().for_each(|lost| handle.failed(lost.error.to_string()));
+            turn.lost.iter().for_each(|lost| handle.lost(lost));
             is_busy |= !turn.is_idle() || !worker.engine().idle();
         }
         is_busy
@@ -211,7 +211,7 @@ impl std::fmt::Debug for RunningHost {
 /// Runs a worker until it is told to stop, or until every queue of every worker has failed.
 fn run(worker: &mut Worker, flags: &Flags, handle: &WorkerHandle) {
     let lost = |lost: Lost| {
-        handle.failed(lost.error.to_string());
+        handle.lost(&lost);
         if flags.queues.fetch_sub(1, Ordering::Relaxed) == 1 {
             flags.stop.store(true, Ordering::Relaxed);
         }

@@ -36,6 +36,7 @@ mod handle;
 mod host;
 mod interface;
 mod prefix;
+mod relief;
 
 pub use budget::{FrameBudget, FrameShare, PoolBudget};
 pub use builder::{HostBuilder, with_dhcp_socket};
@@ -44,4 +45,5 @@ pub use handle::{HostHandle, Stopper, WorkerHandle};
 pub use host::{Host, RunningHost, StoppedHost, allowed_cores};
 pub use interface::{InterfaceConfig, Route};
 pub use prefix::{ParsePrefixError, Prefix};
+pub use relief::Relieved;
 pub use weever_models::Service;

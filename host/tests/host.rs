@@ -3,14 +3,20 @@
 use std::time::{Duration, Instant};
 
 use weever_blocks_std::testing::frames::{
-    HOST_MAC, PEER, PEER_MAC, arp, echo_request, ethernet, udp,
+    HOST, HOST_MAC, PEER, PEER_MAC, arp, echo_request, ethernet, from_peer, ipv4, ipv4_repr, udp,
 };
-use weever_host::{HostBuilder, HostError, InterfaceConfig, Prefix, Route, Service, allowed_cores};
+use weever_host::{
+    HostBuilder, HostError, InterfaceConfig, Prefix, Relieved, Route, Service, allowed_cores,
+};
 use weever_link::memory::{MemoryConfig, MemoryLink, pair};
 use weever_link::{Link, LinkQueue};
+use weever_models::counters::HOST_SOURCE;
+use weever_models::{HostConfig, host as host_graph};
 use weever_packet::{Burst, HugePages, Pool, PoolCache, PoolConfig};
 use weever_wire::arp::op;
+use weever_wire::checksum::Pseudo;
 use weever_wire::ethernet::ethertype;
+use weever_wire::tcp::fill_checksum;
 
 const MILLIS: u64 = 1_000_000;
 
@@ -191,4 +197,53 @@ fn without_queues_the_caller_moves_the_packets() {
     let (pool, sent) = engine.transmit(link);
     assert!(sent.iter().any(|packet| packet.data()[..6] == PEER_MAC.0), "{sent:?}");
     sent.drain(..).for_each(|packet| pool.free(packet));
+}
+
+/// A worker whose only device queue fails has a connection; the other worker's queue goes on.
+#[test]
+fn a_worker_without_a_device_gives_its_flows_to_one_that_has_one() {
+    let config = MemoryConfig { waitable: true, queues: 2, ..MemoryConfig::default() };
+    let (ours, mut theirs) = pair(&config).unwrap();
+    let mut builder = HostBuilder::new(pool());
+    builder.workers(2);
+    let link = builder.link(Box::new(ours));
+    let eth0 = InterfaceConfig::new("eth0", link).address(prefix("10.0.0.1/24"));
+    builder.interface(eth0).unwrap();
+    builder.neighbour(PEER.into(), PEER_MAC);
+    let graph = host_graph(&HostConfig { tcp_echo: Some(7), ..HostConfig::default() }).unwrap();
+    builder.graph(graph, HOST_SOURCE);
+    let running = builder.start().unwrap();
+    let handle = running.handle();
+    let owners = handle.publisher.flow_owners("RxL4TCPEndpoint").unwrap();
+    let mut queues = theirs.take_queues();
+    let mut second = Peer { frames: pool().cache(), queue: queues.remove(1) };
+    second.send(&syn(4000, 7));
+    let until = |done: &dyn Fn() -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !done() {
+            assert!(Instant::now() < deadline, "{:?}", handle.readings());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    until(&|| owners.of_worker(1).len() == 1);
+    assert_eq!(handle.relieve(Duration::from_secs(60)), [], "its device is there");
+    drop(second);
+    until(&|| handle.workers[1].lost_queues() == 1);
+    let relieved = handle.relieve(Duration::from_secs(60));
+    let [Relieved { worker, by, flows }] = relieved.as_slice() else { panic!("{relieved:?}") };
+    assert_eq!((worker.as_str(), by.as_str(), flows.moved), ("worker-1", "worker-0", 1));
+    assert_eq!((owners.of_worker(0).len(), owners.of_worker(1).len()), (1, 0));
+    assert_eq!(handle.relieve(Duration::from_secs(60)), [], "once");
+    drop((running, queues));
+}
+
+/// The first segment of a connection (RFC 9293 §3.1).
+fn syn(src_port: u16, dst_port: u16) -> Vec<u8> {
+    let mut segment = [0; 20];
+    segment[..2].copy_from_slice(&src_port.to_be_bytes());
+    segment[2..4].copy_from_slice(&dst_port.to_be_bytes());
+    (segment[12], segment[13], segment[14]) = (5 << 4, 2, 0xff);
+    let addresses = [PEER.octets(), HOST.octets()].concat();
+    fill_checksum(&mut segment, Pseudo::v4(addresses.first_chunk().unwrap(), 6, 20));
+    from_peer(&ipv4(ipv4_repr(PEER, HOST, 6), &segment))
 }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use weever_blocks_std::dhcp::Status;
 use weever_blocks_std::host::AddressConflict;
 use weever_engine::Fault;
+use weever_host::Relieved;
 use weever_net::addr::{Address, Cidr};
 use weever_net::dhcp4::Lease;
 use weever_net::iface::{IfaceId, Interface};
@@ -54,6 +55,7 @@ enum Event {
         interface: String,
         address: IpAddr,
     },
+    Relieved(Relieved),
 }
 
 impl fmt::Display for Event {
@@ -96,6 +98,11 @@ impl fmt::Display for Event {
             Event::NeighbourBack { interface, address } => {
                 write!(f, "{interface}: neighbour {address} answers again")
             }
+            Event::Relieved(Relieved { worker, by, flows }) => write!(
+                f,
+                "{worker}: all its device queues have failed; {by} goes on with {} of its flows",
+                flows.moved
+            ),
         }
     }
 }
@@ -123,6 +130,11 @@ impl EventLog {
                 self.events.push(Event::BlockPanicked { worker, node, message, quarantined });
             }
         }
+    }
+
+    /// A worker without devices has given its flows away.
+    pub(super) fn note_relieved(&mut self, all: Vec<Relieved>) {
+        self.events.extend(all.into_iter().map(Event::Relieved));
     }
 
     /// Writes the changes found since the last time.

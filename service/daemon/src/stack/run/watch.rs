@@ -25,6 +25,9 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// known as such for three seconds.
 const NEIGHBOUR_PERIODS: u32 = 20;
 
+/// How long a worker whose devices have failed may take to give its flows away. It is idle.
+const RELIEF_PATIENCE: Duration = Duration::from_millis(500);
+
 /// A thread that watches the network. Dropping it ends it.
 pub(in crate::stack) struct NetworkWatcher {
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -81,6 +84,7 @@ fn watch(host: &HostHandle, mut filters: Vec<(u16, AddressFilter)>, stop: &(Mute
             for worker in &*host.workers {
                 log.look_at_faults(&worker.name, worker.counters.faults());
             }
+            log.note_relieved(host.relieve(RELIEF_PATIENCE));
         }
         periods = periods.wrapping_add(1);
         log.write();

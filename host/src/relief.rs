@@ -1,0 +1,48 @@
+//! Workers that have lost their devices: the state of flows goes to a worker that has one.
+//!
+//! Packets of such a worker's flows arrive at others from then on, if anywhere. Each would be handed over, to a
+//! worker that has nothing else to do.
+
+use std::time::Duration;
+
+use weever_blocks_std::socket::Applications;
+use weever_engine::Moved;
+
+use crate::{HostHandle, WorkerHandle};
+
+/// A worker that has no device any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relieved {
+    /// Its name.
+    pub worker: String,
+    /// The name of the worker that goes on with its flows.
+    pub by: String,
+    /// The result: flows that were there, and what has become of them.
+    pub flows: Moved,
+}
+
+impl HostHandle {
+    /// Has every worker whose device queues have all failed give its flows to the first that still has one.
+    /// Returns those of which some have gone. Blocks until they have moved, at most `patience` for each worker; the
+    /// workers need their threads.
+    pub fn relieve(&self, patience: Duration) -> Vec<Relieved> {
+        let applications = self.env.get::<Applications>().map(|there| there.link);
+        let devices = |worker: &WorkerHandle| {
+            worker.queues.iter().filter(|(link, _)| Some(*link) != applications).count()
+        };
+        let mut numbered = (0u16..).zip(self.workers.iter());
+        let at_work = |worker: &WorkerHandle| devices(worker) > worker.lost_queues();
+        let Some((to, next)) = numbered.find(|(_, worker)| at_work(worker)) else {
+            return Vec::new();
+        };
+        let cut_off = |worker: &WorkerHandle| worker.lost_queues() > 0 && !at_work(worker);
+        let workers = (0u16..).zip(self.workers.iter());
+        let relieved =
+            workers.filter(|(_, worker)| cut_off(worker)).filter_map(|(from, worker)| {
+                let flows = self.publisher.give_up_flows(from, |_, _| to, patience).ok()?;
+                let (worker, by) = (worker.name.clone(), next.name.clone());
+                (flows.moved + flows.gone > 0).then_some(Relieved { worker, by, flows })
+            });
+        relieved.collect()
+    }
+}
