@@ -83,6 +83,8 @@ pub struct AppServer {
     first_port: u16,
     /// The most bytes of memory of all queues together.
     most_memory: usize,
+    /// How often a socket was opened or closed.
+    changes: u64,
     next_queue: QueueId,
     next_socket: u32,
 }
@@ -108,6 +110,7 @@ impl AppServer {
             max_sockets,
             first_port: FIRST_UNPRIVILEGED,
             most_memory: usize::MAX,
+            changes: 0,
             next_queue: 1,
             next_socket: 1,
         }
@@ -250,6 +253,7 @@ impl AppServer {
             return Err(ServerError::Sockets(self.max_sockets));
         }
         let id = self.next_id();
+        self.changes += 1;
         let holder = Holder { socket: id, owner: queue.into(), user };
         let mut binding = Binding {
             family: request.family,
@@ -305,6 +309,7 @@ impl AppServer {
     }
 
     fn forget(&mut self, socket: u32) {
+        self.changes += 1;
         let Some(there) = self.sockets.remove(&socket) else { return };
         if let Some(queue) = self.queues.get_mut(&there.queue) {
             queue.closed += there.counts();
@@ -454,6 +459,11 @@ impl AppServer {
     /// The frames of datagrams longer than an ordinary frame.
     pub fn large(&self) -> Option<&Pool> {
         self.large.as_ref()
+    }
+
+    /// How often sockets were opened or closed so far: while it stays, [`sockets`](Self::sockets) lists the same.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// How many sockets are open.

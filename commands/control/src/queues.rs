@@ -107,7 +107,9 @@ fn nodes(queue: &QueueStatus) -> String {
 
 fn classes(queue: &QueueStatus) -> String {
     let classes = queue.classes.iter().map(|class| format!("{} {}", class.name, class.flows));
-    classes.chain(queue.other.then(|| "other".into())).collect::<Vec<_>>().join(", ")
+    let applications = queue.applications.iter().map(|name| format!("application {name}"));
+    let all = classes.chain(applications).chain(queue.other.then(|| "other".into()));
+    all.collect::<Vec<_>>().join(", ")
 }
 
 fn filters(out: &mut dyn Write, queue: &QueueStatus) -> io::Result<()> {

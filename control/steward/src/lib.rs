@@ -28,6 +28,7 @@
 //! ([`StewardThread`]) or in its main thread with [`pause_after`] between steps.
 #![forbid(unsafe_code)]
 
+mod applications;
 mod attach;
 mod nic;
 mod plan;

@@ -9,13 +9,17 @@ use weever_policy::Problems;
 use weever_policy::flows::FlowSpec;
 use weever_policy::policy::CheckedPolicy;
 
+use crate::applications::AppPackets;
+
 /// The origin of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// The file of flows.
     File,
     /// A service of the process that steers, with its port.
     Service(&'static str, u16),
+    /// A socket of an application of the process that steers, by its number.
+    Application(u32),
     /// Observed packets of the five-tuple.
     Traffic(FiveTuple),
 }
@@ -28,6 +32,8 @@ pub struct InitialPlan {
     pub(crate) flows: Vec<(FlowId, Origin, Option<FiveTuple>)>,
     /// The packets of the registered flows.
     pub(crate) packets: Vec<Conj>,
+    /// Those of them that belong to applications.
+    pub(crate) app_packets: AppPackets,
 }
 
 impl InitialPlan {
@@ -45,13 +51,22 @@ impl InitialPlan {
         let (origins, specs): (Vec<_>, Vec<_>) = specs.into_iter().unzip();
         let tuples: Vec<_> = specs.iter().map(|spec| five_tuple(&spec.parts)).collect();
         let packets = specs.iter().flat_map(|spec| spec.parts.iter().cloned()).collect();
+        let of_apps: Vec<_> =
+            specs.iter().map(|spec| Some((spec.parts.clone(), spec.app.clone()?))).collect();
         let (mut flows, problems) = policy.classify(specs);
         // Flows that the policy itself needs come last, and are not counted.
         flows.extend(policy.standing_flows());
         let mut search = Search::new(nic, policy.cost_function(host), options);
-        let ids = search.run(flows).into_iter().zip(origins).zip(tuples);
+        let ids = search.run(flows);
+        let mut app_packets = AppPackets::default();
+        for (id, (parts, app)) in
+            ids.iter().zip(&of_apps).filter_map(|(id, of)| Some((id, of.as_ref()?)))
+        {
+            app_packets.insert(*id, parts, app);
+        }
+        let ids = ids.into_iter().zip(origins).zip(tuples);
         let flows = ids.map(|((id, origin), tuple)| (id, origin, tuple)).collect();
-        (InitialPlan { search, policy, flows, packets }, problems)
+        (InitialPlan { search, policy, flows, packets, app_packets }, problems)
     }
 
     /// The policy.

@@ -1,6 +1,6 @@
 //! The loop.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use weever_plan::flow::{Conj, Flow};
@@ -9,6 +9,7 @@ use weever_plan::watch::{self, DueFlow, FiveTuple, Watch};
 use weever_policy::flows::FlowSpec;
 use weever_policy::policy::CheckedPolicy;
 
+use crate::applications::AppPackets;
 use crate::plan::{InitialPlan, Origin, complaints};
 use crate::target::{Applied, NoReceivers, Receivers, Target, TargetError};
 
@@ -85,6 +86,8 @@ pub struct Steward {
     watch: Watch,
     /// The packets of registered flows to which five-tuples within them are left.
     covered: Vec<Conj>,
+    /// The packets of applications.
+    app_packets: AppPackets,
     target: Box<dyn Target>,
     receivers: Box<dyn Receivers>,
     flows: HashMap<FlowId, FlowCount>,
@@ -118,13 +121,14 @@ impl Steward {
         target: Box<dyn Target>,
         settings: Settings,
     ) -> Result<(Steward, Applied), TargetError> {
-        let InitialPlan { search, policy, flows, packets } = planned;
+        let InitialPlan { search, policy, flows, packets, app_packets } = planned;
         let mut steward = Steward {
             name: name.to_owned(),
             policy,
             search,
             watch: Watch::new(settings.watch),
             covered: if settings.skip_registered { packets } else { Vec::new() },
+            app_packets,
             target,
             receivers: Box::new(NoReceivers),
             flows: HashMap::new(),
@@ -155,22 +159,27 @@ impl Steward {
         self.set_modes();
     }
 
-    /// Replaces the registered flows of services by the present ones.
+    /// Replaces the registered flows of services and applications by the present ones.
     pub fn set_services(&mut self, services: Vec<(Origin, FlowSpec)>) {
-        let is_service = |origin: Origin| matches!(origin, Origin::Service(..));
+        let is_service =
+            |origin: &Origin| matches!(origin, Origin::Service(..) | Origin::Application(_));
+        let present: HashSet<Origin> = services.iter().map(|(origin, _)| *origin).collect();
         let registered: Vec<(FlowId, Origin)> =
             self.flows.iter().map(|(id, flow)| (*id, flow.origin)).collect();
-        for (id, origin) in registered.iter().filter(|(_, origin)| is_service(*origin)) {
-            if services.iter().all(|(service, _)| service != origin) {
-                self.remove(*id);
-                self.has_changed = true;
-            }
+        let registered = registered.into_iter().filter(|(_, origin)| is_service(origin));
+        let (known, gone): (Vec<_>, Vec<_>) =
+            registered.partition(|(_, origin)| present.contains(origin));
+        for (id, _) in gone {
+            self.remove(id);
+            self.has_changed = true;
         }
-        for (origin, spec) in services {
-            if registered.iter().all(|(_, known)| *known != origin) {
-                for flow in self.policy.classify([spec]).0 {
-                    self.has_changed |= self.add(flow, origin).is_some();
-                }
+        let known: HashSet<Origin> = known.into_iter().map(|(_, origin)| origin).collect();
+        for (origin, spec) in services.into_iter().filter(|(origin, _)| !known.contains(origin)) {
+            let (parts, app) = (spec.parts.clone(), spec.app.clone());
+            for flow in self.policy.classify([spec]).0 {
+                let Some(id) = self.add(flow, origin) else { continue };
+                self.has_changed = true;
+                app.iter().for_each(|app| self.app_packets.insert(id, &parts, app));
             }
         }
     }
@@ -256,7 +265,11 @@ impl Steward {
             if self.tuples.contains_key(&tuple) || self.is_covered(&tuple) {
                 continue;
             }
-            for flow in self.policy.classify(FlowSpec::seen(tuple, rate)).0 {
+            let seen = FlowSpec::seen(tuple, rate).map(|seen| {
+                let app = seen.parts.first().and_then(|packets| self.app_packets.app_of(packets));
+                FlowSpec { app: app.map(str::to_owned), ..seen }
+            });
+            for flow in self.policy.classify(seen).0 {
                 match self.add(flow, Origin::Traffic(tuple)) {
                     Some(id) => {
                         self.tuples.insert(tuple, id);
@@ -297,7 +310,10 @@ impl Steward {
     }
 
     fn remove(&mut self, id: FlowId) {
-        self.flows.remove(&id);
+        let origin = self.flows.remove(&id).map(|flow| flow.origin);
+        if matches!(origin, Some(Origin::Service(..) | Origin::Application(_))) {
+            self.app_packets.remove(id);
+        }
         if let Some(flow) = self.search.remove(id) {
             tracing::debug!(link = self.name, flow = flow.name, "flow removed");
         }

@@ -63,6 +63,9 @@ pub struct QueueStatus {
     pub nodes_of_all: u64,
     /// The classes whose flows arrive here, with the number of their flows. Empty without a policy.
     pub classes: Vec<ClassShare>,
+    /// The applications to whose sockets packets arrive here. Empty without a policy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub applications: Vec<String>,
     /// Whether traffic that nobody registered arrives here.
     pub other: bool,
     /// The filters that lead here, the busiest in front.

@@ -3,7 +3,7 @@
 use super::changes::{RuleId, rule_of};
 use super::{Exhausted, FlowId, Search};
 use crate::config::{Configuration, Rss, Rule, Target};
-use crate::flow::ClassId;
+use crate::flow::{AppId, ClassId};
 use crate::map::Placement;
 use crate::oracle::Refusal;
 use crate::policy::Cost;
@@ -57,6 +57,8 @@ pub struct PlannedFlow {
     pub name: String,
     /// Its class.
     pub class: ClassId,
+    /// The application that it belongs to.
+    pub app: Option<AppId>,
     /// The queues at which it arrives.
     pub placement: Placement,
     /// Positions in [`Plan::rules`] of the rules that were made for it.
@@ -170,6 +172,7 @@ impl Search {
             id: self.id(index),
             name: member.flow.name.clone(),
             class: member.flow.class,
+            app: member.flow.app,
             placement: member.placement.clone(),
             rules: member.rules.iter().filter_map(|r| position.get(r).copied()).collect(),
             refused,

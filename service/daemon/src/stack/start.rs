@@ -203,7 +203,8 @@ impl DeviceThreads {
         let sharing = shared.sharing()?;
         let has_stewards = !sharing.is_empty();
         let (stewards, program) = (Arc::clone(&shared.stewards), Arc::clone(&shared.program));
-        let attend = || Routine::start(stewards, program, sharing);
+        let server = shared.applications.get().cloned();
+        let attend = || Routine::start(stewards, program, sharing, server);
         let routine = has_stewards.then(attend).transpose();
         let routine = routine.map_err(failed("start to follow flows"))?;
         Ok(DeviceThreads { watcher, follower, routine })

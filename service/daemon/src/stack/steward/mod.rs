@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  configuration ── PolicySetup ──► Steward (weever-steward), one for each device
-//!  services ─────────────────────────► │  ▲
+//!  services, applications ───────────► │  ▲
 //!                                      │  └──► XDP program or NIC
 //!                                      └─────► WorkerReceivers: graphs and wait modes
 //! ```
@@ -11,6 +11,7 @@
 //! is worker *i*'s, whose graph is made for the packets that the filters send there. All stewards share
 //! a thread.
 
+mod applications;
 mod filters;
 mod moves;
 pub(super) mod report;
@@ -25,10 +26,12 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use weever_app_server::AppServer;
 use weever_engine::monotonic;
 use weever_steward::StewardThread;
 
 use crate::stack::graph::program::Program;
+use applications::ApplicationSockets;
 
 pub(super) use setup::PolicySetup;
 pub(super) use sharing::QueueSharing;
@@ -60,23 +63,32 @@ pub(super) struct Routine {
 }
 
 impl Routine {
-    /// Starts the thread. The services are those of `program`, as they come and go. `sharing` is that of each
-    /// steward's device.
+    /// Starts the thread. The services are those of `program`, and the applications those of `server`, as they
+    /// come and go. `sharing` is that of each steward's device.
     pub(super) fn start(
         stewards: Arc<Stewards>,
         program: Arc<Mutex<Program>>,
         mut sharing: Vec<Option<QueueSharing>>,
+        server: Option<Arc<Mutex<AppServer>>>,
     ) -> io::Result<Routine> {
         let stepped = Arc::clone(&stewards);
+        let sockets = ApplicationSockets::new(server);
         let mut registered = None;
         let step = move || {
             let services = program.lock().unwrap_or_else(PoisonError::into_inner).services();
-            let are_new = registered.replace(services) != Some(services);
+            let now = (services, sockets.changes());
+            let are_new = registered.replace(now) != Some(now);
+            let known = || {
+                let mut flows = setup::service_flows(&services);
+                flows.extend(sockets.flows());
+                flows
+            };
+            let flows = are_new.then(known).unwrap_or_default();
             let mut waited = Duration::ZERO;
             let (mut all, mut sharing) = (stepped.lock(), sharing.iter_mut());
             for steward in all.iter_mut() {
                 if are_new {
-                    steward.set_services(setup::service_flows(&services));
+                    steward.set_services(flows.clone());
                 }
                 // It has logged the failure, and tries again.
                 drop(steward.step(monotonic()));

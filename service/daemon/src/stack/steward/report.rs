@@ -1,7 +1,7 @@
 //! The stewards' state, as control messages.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use weever_graph::Predicate;
 use weever_plan::config::Rule;
@@ -49,6 +49,7 @@ pub(in crate::stack) fn describe(steward: &mut Steward, rows: &mut [QueueStatus]
         let Some(planned) = planned else { continue };
         row.other = planned.other;
         row.classes = report.classes(planned);
+        row.applications = report.applications(row.queue);
         let here = plan.rules.iter().filter(|r| plan.reached_by(&r.rule).contains(&row.queue));
         let mut filters: Vec<FilterStatus> = here
             .map(|rule| FilterStatus {
@@ -94,6 +95,7 @@ impl<'s> PlanReport<'s> {
             origin: match count.map(|count| count.origin) {
                 Some(Origin::Traffic(_)) => "traffic".into(),
                 Some(Origin::Service(..)) => "service".into(),
+                Some(Origin::Application(_)) => "application".into(),
                 Some(Origin::File) => "file".into(),
                 None => "policy".into(),
             },
@@ -121,6 +123,18 @@ impl<'s> PlanReport<'s> {
             flows: *flows as u64,
         };
         planned.classes.iter().map(share).collect()
+    }
+
+    /// The names of the applications whose sockets' packets arrive at a queue.
+    fn applications(&self, queue: u32) -> Vec<String> {
+        let is_socket = |flow: &&PlannedFlow| {
+            let origin = self.steward.flow(flow.id).map(|count| count.origin);
+            matches!(origin, Some(Origin::Application(_))) && flow.placement.reaches(queue)
+        };
+        let apps = self.plan.flows.iter().filter(is_socket).filter_map(|flow| flow.app);
+        let names = &self.steward.policy().apps;
+        let named = apps.filter_map(|app| names.get(app.0 as usize).cloned());
+        named.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn class_name(&self, class: weever_plan::flow::ClassId) -> String {
