@@ -130,7 +130,7 @@ pub struct Claims {
 
 impl Claims {
     /// The packets of `conj` that the plan claims something about.
-    pub(crate) fn part(self, conj: Conj) -> Conj {
+    pub fn part(self, conj: Conj) -> Conj {
         let conj = conj.by_ports();
         if conj.kinds().within(self.kinds) { conj } else { conj.of(self.kinds) }
     }
