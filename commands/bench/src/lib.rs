@@ -8,6 +8,7 @@
 
 mod app;
 mod boxes;
+mod claims;
 mod client;
 mod clients;
 mod command;
@@ -16,6 +17,7 @@ mod corec;
 mod crossing;
 mod echo_clients;
 mod forward;
+mod frames;
 mod in_memory;
 mod instructions;
 mod isolation;

@@ -12,7 +12,7 @@ use weever_wire::MacAddr;
 
 use crate::samples::Plan;
 use crate::traffic::udp_frame;
-use crate::{BenchError, Report, Samples};
+use crate::{BenchError, Report, Samples, claims};
 
 /// How many filters there are.
 const COUNTS: [u16; 4] = [1, 10, 100, 1000];
@@ -51,7 +51,13 @@ pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
         }
         changes.measure(round as u16)?;
     }
-    Ok(report(&contenders, &changes))
+    let mut report = report(&contenders, &changes);
+    let wrong = claims::wrong(plan.rounds.clamp(1, claims::ROUNDS) * claims::FRAMES, 1)?;
+    let frames =
+        "frames of 1,000,000 random ones that a plan's program treats otherwise than the plan says";
+    report.setup(format!("claims_wrong: {frames}"));
+    report.ratio("claims_wrong", "frames", &Samples(vec![wrong as f64]));
+    Ok(report)
 }
 
 fn report(contenders: &[Contender], changes: &Changes) -> Report {

@@ -106,9 +106,23 @@ impl Rule {
         matched.by_ports()
     }
 
-    /// The number of bits that it looks at: more bits make a rule more specific.
+    /// The number of bits that it looks at, those among them that its type decides: more bits make a rule more
+    /// specific.
     pub fn bits(&self) -> u32 {
-        self.keys.iter().map(|k| k.mask.count_ones()).sum()
+        let implied = self.flow_type.into_iter().flat_map(FlowType::implies);
+        let of_type: u32 = implied.map(|(field, _)| field.bits()).sum();
+        of_type + self.keys.iter().map(|k| k.mask.count_ones()).sum::<u32>()
+    }
+
+    /// A number for its type and masks: of rules that look at equally many bits, those with the lower number
+    /// come first, so that rules with the same masks stay together.
+    fn number_of_masks(&self) -> u32 {
+        let of_type = self.flow_type.map_or(0, |t| 1 + t as u64);
+        let words = self.keys.iter().flat_map(|k| [k.mask as u64, (k.mask >> 64) as u64]);
+        let mix = |hash: u64, word: u64| {
+            (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+        };
+        words.fold(mix(0, of_type), mix) as u32
     }
 
     /// Its rank among the rules of its table; the lowest wins, and rules of equal rank win in the order
@@ -116,7 +130,9 @@ impl Rule {
     pub fn rank(&self, order: TableOrder) -> i64 {
         match order {
             TableOrder::Priority { .. } => -i64::from(self.priority),
-            TableOrder::MoreSpecific => -i64::from(self.bits()),
+            TableOrder::MoreSpecific => {
+                (-i64::from(self.bits()) << 32) + i64::from(self.number_of_masks())
+            }
             TableOrder::MoreFields => -(self.keys.iter().filter(|k| k.mask != 0).count() as i64),
             TableOrder::Location => i64::from(self.location),
             TableOrder::Insertion => 0,

@@ -7,8 +7,8 @@ use weever_graph::Field;
 use weever_graph::nic::FlowType;
 
 use super::{
-    ANY_LOCATION, Channels, Driver, EthtoolError, HashFields, Identity, RuleSpec, Spreading,
-    TableSize,
+    ANY_LOCATION, Action, Channels, Driver, EthtoolError, HashFields, Identity, Match, Packet,
+    Profile, RuleSpec, Spreading, TableSize,
 };
 
 /// The changes that fail, for tests.
@@ -44,6 +44,8 @@ pub struct Simulated {
     pub one_mask: bool,
     /// Whether it cannot show rules, though it lists where there are some.
     pub hides_rules: bool,
+    /// The driver whose rules it takes, and whose matches it makes; any rule without one.
+    pub profile: Option<Profile>,
     /// The fields whose tests it drops without a word, as some drivers do with tags.
     pub ignores: Vec<Field>,
     /// Whether it removes a rule before it checks the replacement.
@@ -77,6 +79,30 @@ impl Simulated {
             spreading: [(0, spreading)].into(),
             ..Simulated::default()
         }
+    }
+
+    /// The action for a packet, of the rule that takes it, if one does. Nothing if no source tells.
+    pub fn takes(&self, packet: &Packet<'_>) -> Option<Option<Action>> {
+        let profile = self.profile?;
+        let mut hits = Vec::new();
+        for (location, rule) in &self.rules {
+            let said = rule.matches()?;
+            if profile.matches(&said, packet)? {
+                hits.push((profile.turn(&said, *location), rule.action()));
+            }
+        }
+        Some(hits.into_iter().min_by_key(|(turn, _)| *turn).map(|(_, action)| action))
+    }
+
+    /// The rule that the driver whose profile it has makes of one that it is told.
+    fn made_by_driver(&self, rule: &RuleSpec, location: u32) -> Result<RuleSpec, i32> {
+        let Some(profile) = self.profile else { return Ok(rule.clone()) };
+        let said = rule.matches().ok_or(libc::EOPNOTSUPP)?;
+        let others = self.rules.iter().filter(|(at, _)| **at != location);
+        let others: Vec<Match> = others.filter_map(|(_, other)| other.matches()).collect();
+        let made = profile.take(&said, rule.action(), others.iter())?;
+        let spec = made.to_rule(rule.action()).map_err(|_| libc::EINVAL)?;
+        Ok(spec.at(rule.location()))
     }
 
     /// The rule that it makes of one that it is told.
@@ -211,8 +237,9 @@ impl Driver for Simulated {
             location => Ok(location),
         };
         let fits = location.and_then(|at| self.fits(rule, at).map(|()| at));
-        let location = fits.map_err(|errno| self.error(&what, errno))?;
-        self.rules.insert(location, self.understood(rule).at(location));
+        let made = fits.and_then(|at| Ok((at, self.made_by_driver(rule, at)?)));
+        let (location, made) = made.map_err(|errno| self.error(&what, errno))?;
+        self.rules.insert(location, self.understood(&made).at(location));
         Ok(location)
     }
 

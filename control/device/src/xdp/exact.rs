@@ -32,17 +32,18 @@ impl ExactRules {
         &mut self,
         classifier: &mut Classifier,
         id: RuleId,
-        rule: Rule,
+        (rule, rank): (Rule, i64),
         outcome: &mut ProgramReport,
     ) -> Result<(), XdpError> {
         if self.by_tests.contains_key(&rule.tests) {
             return Err(XdpError::Duplicate);
         }
         let has_a_map = classifier.has_a_map_for(&rule);
-        let inserted = classifier.insert(&rule).map_err(|error| match has_a_map {
-            true => error.into(),
-            false => XdpError::Masks(error),
-        });
+        let inserted =
+            classifier.insert_ranked(&rule, Some(rank)).map_err(|error| match has_a_map {
+                true => error.into(),
+                false => XdpError::Masks(error),
+            });
         outcome.exchanged |= inserted?;
         outcome.inserted += 1;
         self.by_tests.insert(rule.tests.clone(), id);

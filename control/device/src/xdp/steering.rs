@@ -171,8 +171,10 @@ impl XdpSteering {
         };
         let classifier = &mut *lock(&self.classifier);
         match (change, made) {
-            (DeviceChange::Insert { id, .. }, Some(rule)) => {
-                self.exact.insert(classifier, *id, rule, outcome)
+            (DeviceChange::Insert { table, id, rule: said }, Some(rule)) => {
+                // The program asks maps in the plan's order, of which the number of bits is only a part.
+                let rank = said.rank(self.nic.tables[*table].model.order);
+                self.exact.insert(classifier, *id, (rule, rank), outcome)
             }
             (DeviceChange::Retarget { id, .. }, Some(rule)) => {
                 self.exact.retarget(classifier, *id, rule, outcome)

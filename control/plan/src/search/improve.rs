@@ -69,6 +69,7 @@ impl Search {
         if self.cost_of_exchange((one, a), (other, b)) >= before {
             return false;
         }
+        let (first, second) = (self.rule_targets(one), self.rule_targets(other));
         // The rules may catch packets of others, so only the whole map decides.
         self.send(one, b);
         self.send(other, a);
@@ -80,10 +81,23 @@ impl Search {
                 }
             }
         } else {
-            self.send(one, a);
-            self.send(other, b);
+            self.journal.clear();
+            self.aim(&first);
+            self.aim(&second);
+            self.tell();
         }
         better
+    }
+
+    /// A flow's rules with their targets. Rules of others may take its packets before them, so these need not
+    /// be where the flow arrives.
+    fn rule_targets(&self, index: u32) -> Vec<(u32, Target)> {
+        let rules = self.map.flows[index].rules.iter();
+        rules.map(|rule| (*rule, self.map.entries[*rule].rule.target)).collect()
+    }
+
+    fn aim(&mut self, rules: &[(u32, Target)]) {
+        rules.iter().for_each(|(rule, target)| self.retarget(&[*rule], *target));
     }
 
     /// Sends the packets of a flow's rules to a queue, and tells the policy.
@@ -121,19 +135,19 @@ impl Search {
             Some(queue) => (at(self, queue), queue),
             None => (queues.lo..=queues.hi).map(|q| (at(self, q), q)).min().unwrap_or((here, from)),
         };
-        let moved = there.1 != from && there.0 < here && self.try_move(index, from, there.1);
+        let moved = there.1 != from && there.0 < here && self.try_move(index, there.1);
         self.drop_in(index);
         moved
     }
 
     /// Moves, unless others lose more by it.
-    fn try_move(&mut self, index: u32, from: u32, to: u32) -> bool {
+    fn try_move(&mut self, index: u32, to: u32) -> bool {
         self.journal.clear();
         let before = self.cost_of_trial(index);
-        let rules = self.map.flows[index].rules.clone();
+        let (rules, targets) = (self.map.flows[index].rules.clone(), self.rule_targets(index));
         self.retarget(&rules, Target::Queue(to));
         if self.cost_of_trial(index) >= before {
-            self.retarget(&rules, Target::Queue(from));
+            self.aim(&targets);
             self.end_trial();
             return false;
         }

@@ -27,20 +27,23 @@ pub(super) fn signature(masked: &[Masked]) -> Signature {
 pub(super) struct ExactTable {
     pub(super) signature: Signature,
     pub(super) entries: u32,
+    /// The table with the lowest is asked first.
+    pub(super) rank: i64,
     capacity: u32,
     map: Map,
 }
 
 impl ExactTable {
-    pub(super) fn new(signature: Signature, capacity: u32) -> Result<ExactTable, BpfError> {
+    pub(super) fn new(
+        signature: Signature,
+        capacity: u32,
+        rank: Option<i64>,
+    ) -> Result<ExactTable, BpfError> {
+        let bits: u32 = signature.iter().map(|(_, mask)| mask.count_ones()).sum();
+        let rank = rank.unwrap_or(-i64::from(bits));
         let size = key_size(&signature) as u32;
         let map = Map::create(MapKind::Hash, "weever_filters", size, VALUE as u32, capacity)?;
-        Ok(ExactTable { signature, entries: 0, capacity, map })
-    }
-
-    /// How many bits its filters look at: the more, the earlier it is asked.
-    pub(super) fn specificity(&self) -> u32 {
-        self.signature.iter().map(|(_, mask)| mask.count_ones()).sum()
+        Ok(ExactTable { signature, entries: 0, rank, capacity, map })
     }
 
     /// Whether its filters look at all of addresses and ports: each is for one flow.

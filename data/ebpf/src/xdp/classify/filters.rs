@@ -22,6 +22,15 @@ impl Classifier {
     /// [`BpfError::Setting`]: the rule is no rule or has a range, or there is no room for it;
     /// nothing has changed then.
     pub fn insert(&mut self, rule: &Rule) -> Result<bool, BpfError> {
+        self.insert_ranked(rule, None)
+    }
+
+    /// The same with the filter's place: filters of a lower `rank` are asked first, those that look at the same
+    /// bits have the same. Without one, those that look at more bits are asked first.
+    ///
+    /// # Errors
+    /// As [`Classifier::insert`].
+    pub fn insert_ranked(&mut self, rule: &Rule, rank: Option<i64>) -> Result<bool, BpfError> {
         rule.check()?;
         let Some(masked) = masked(rule) else {
             return setting("a filter with a range: it belongs to the ordered ones");
@@ -31,7 +40,7 @@ impl Classifier {
             table.insert(&masked, rule)?;
             return Ok(false);
         }
-        let mut table = ExactTable::new(wanted, self.capacity)?;
+        let mut table = ExactTable::new(wanted, self.capacity, rank)?;
         table.insert(&masked, rule)?;
         self.add_table(table)?;
         Ok(true)
@@ -46,8 +55,8 @@ impl Classifier {
                 "{MOST_MASKS} sets of masks are in use: give filters masks in common"
             ));
         }
-        let specificity = table.specificity();
-        let at = self.parts.exact.partition_point(|other| other.specificity() >= specificity);
+        let rank = table.rank;
+        let at = self.parts.exact.partition_point(|other| other.rank <= rank);
         self.parts.exact.insert(at, table);
         let exchanged = self.exchange();
         if exchanged.is_err() {
