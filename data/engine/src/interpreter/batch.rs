@@ -148,7 +148,7 @@ impl Dispositions<'_> {
             Destination::Collect { node } => self.collect(i, node, tasks),
             Destination::Block { node, key } => self.block(node, key, tasks),
             Destination::Owner { entry, worker } => self.each(tasks, |runtime, program, task| {
-                runtime.hand_over_to(worker, program, entry, Priority::High, task)
+                runtime.hand_to_owner(worker, program, entry, task)
             }),
             Destination::Hold { node, key } => self.hold(node, key, tasks),
         };

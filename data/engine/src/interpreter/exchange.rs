@@ -95,7 +95,8 @@ impl Engine {
     }
 
     /// How many packets this worker may receive so that all of them could be handed over to the owners
-    /// of their flows: flows lose nothing when they move.
+    /// of their flows: flows lose nothing when they move. Packets that belong to no flow leave the room
+    /// of a burst, so they cannot stop reception.
     #[inline]
     pub(crate) fn flow_room(&self) -> usize {
         match &self.runtime.peers {

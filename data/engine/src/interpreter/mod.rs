@@ -260,9 +260,10 @@ impl Engine {
     /// Hands the packets queued for a link over to a worker that serves it, as far as there is
     /// room. `false`: no worker serves it.
     pub(crate) fn send_by_peer(&mut self, link: u16) -> bool {
+        let part = runtime::common_part(&self.plan.program);
         let Runtime { peers, outboxes, .. } = &mut self.runtime;
         match (peers, outboxes.of(link)) {
-            (Some(peers), Some(outbox)) => peers.send_by_peer(link, outbox),
+            (Some(peers), Some(outbox)) => peers.send_by_peer(link, outbox, part),
             _ => false,
         }
     }

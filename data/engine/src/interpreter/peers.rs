@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rtrb::{Consumer, Producer};
 use weever_block::{FlowKey, Priority};
-use weever_packet::Buffer;
+use weever_packet::{BURST, Buffer};
 
 use super::task_queues::Task;
 use crate::mailbox::Doorbell;
@@ -17,6 +17,20 @@ use crate::schedule::NodeRef;
 /// instead: a task woken without cause blocks again, whereas a lost wake-up would leave a task
 /// blocked forever.
 const MAX_PENDING_WAKES: usize = 256;
+
+/// Room in a ring that only packets of flows, and messages about them, may fill: a worker receives as
+/// many packets as there is such room, so that none is lost if all belong to flows of the other worker.
+/// Half of a small ring.
+const RESERVE: usize = BURST;
+
+/// The part of a ring that a message may fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    /// What is not reserved for packets of flows.
+    Common,
+}
 
 /// An entry of a ring between workers.
 #[derive(Debug)]
@@ -54,6 +68,10 @@ impl Message {
 #[derive(Debug)]
 pub(crate) struct PeerSender {
     ring: Producer<Message>,
+    /// The free room as it was last seen; there may be more.
+    free: usize,
+    /// The room that is reserved for packets of flows.
+    reserve: usize,
     bell: Arc<Doorbell>,
     /// Whether something was pushed since the other worker was last notified.
     unannounced: bool,
@@ -65,13 +83,24 @@ pub(crate) struct PeerSender {
 impl PeerSender {
     pub(crate) fn new(ring: Producer<Message>, bell: Arc<Doorbell>) -> PeerSender {
         let wakes = VecDeque::with_capacity(MAX_PENDING_WAKES);
-        PeerSender { ring, bell, unannounced: false, wakes, overflow: VecDeque::new() }
+        let (free, reserve) = (ring.slots(), RESERVE.min(ring.buffer().capacity() / 2));
+        let overflow = VecDeque::new();
+        PeerSender { ring, free, reserve, bell, unannounced: false, wakes, overflow }
+    }
+
+    fn has_room(&mut self, part: Part) -> bool {
+        let kept = if part == Part::Common { self.reserve } else { 0 };
+        if self.free <= kept {
+            self.free = self.ring.slots();
+        }
+        self.free > kept
     }
 
     fn put(&mut self, message: Message) -> Result<(), Message> {
         match self.ring.push(message) {
             Ok(()) => {
                 self.unannounced = true;
+                self.free = self.free.saturating_sub(1);
                 Ok(())
             }
             Err(rtrb::PushError::Full(message)) => Err(message),
@@ -134,9 +163,12 @@ impl Peers {
         Peers { me, senders, receivers, link_workers: link_workers.into(), sent: 0, received: 0 }
     }
 
-    fn push(&mut self, to: u16, message: Message) -> Result<(), Message> {
+    fn push(&mut self, to: u16, message: Message, part: Part) -> Result<(), Message> {
         match self.senders.get_mut(to as usize) {
             Some(Some(sender)) => {
+                if !sender.has_room(part) {
+                    return Err(message);
+                }
                 sender.put(message)?;
                 self.sent += 1;
                 Ok(())
@@ -145,13 +177,14 @@ impl Peers {
         }
     }
 
-    /// Hands a task over; returns it when the ring is full.
+    /// Hands a task over; returns it when its part of the ring is full.
     pub(crate) fn start(
         &mut self,
         to: u16,
         at: NodeRef,
         priority: Priority,
         task: Task,
+        part: Part,
     ) -> Result<(), Task> {
         // Tasks that have waited longer go first.
         if let Some(Some(sender)) = self.senders.get_mut(to as usize)
@@ -162,7 +195,7 @@ impl Peers {
                 return Err(task);
             }
         }
-        self.push(to, Message::Task { at, priority, task }).map_err(|message| match message {
+        self.push(to, Message::Task { at, priority, task }, part).map_err(|message| match message {
             Message::Task { task, .. } => task,
             _ => None,
         })
@@ -205,11 +238,16 @@ impl Peers {
 
     /// Hands packets for a link over to a worker that serves it, as far as there is room. `false`:
     /// no worker serves it.
-    pub(crate) fn send_by_peer(&mut self, link: u16, packets: &mut VecDeque<Buffer>) -> bool {
+    pub(crate) fn send_by_peer(
+        &mut self,
+        link: u16,
+        packets: &mut VecDeque<Buffer>,
+        part: Part,
+    ) -> bool {
         let worker = self.link_workers.get(link as usize).copied().flatten();
         let Some(worker) = worker.filter(|worker| *worker != self.me) else { return false };
         while let Some(buffer) = packets.pop_front() {
-            if let Err(message) = self.push(worker, Message::Send { link, buffer }) {
+            if let Err(message) = self.push(worker, Message::Send { link, buffer }, part) {
                 if let Message::Send { buffer, .. } = message {
                     packets.push_front(buffer);
                 }

@@ -8,7 +8,7 @@ use weever_packet::{BURST, Buffer, Nanos, PoolCache};
 
 use super::following::Following;
 use super::moving::Flows;
-use super::peers::{Message, Peers};
+use super::peers::{Message, Part, Peers};
 use super::task_queues::{Task, Tasks};
 use super::waiting::{Blocked, Deadlines, Delayed, Later};
 use crate::Limits;
@@ -230,22 +230,23 @@ impl Runtime {
         task: Task,
     ) -> Result<(), Task> {
         let Some(home) = program.home(entry) else { return Err(task) };
-        self.hand_over_to(home, program, entry, priority, task)
+        let Some(peers) = &mut self.peers else { return Err(task) };
+        let place = NodeRef { entry, idp: program.entries[entry.index()].idp, epoch: self.epoch };
+        peers.start(home, place, priority, task, common_part(program))
     }
 
-    /// The same for a worker that is named.
+    /// Hands a packet over to the worker that owns its flow; returns it when there is no room.
     #[cold]
-    pub(crate) fn hand_over_to(
+    pub(crate) fn hand_to_owner(
         &mut self,
-        worker: u16,
+        owner: u16,
         program: &Program,
         entry: Entry,
-        priority: Priority,
         task: Task,
     ) -> Result<(), Task> {
         let Some(peers) = &mut self.peers else { return Err(task) };
         let place = NodeRef { entry, idp: program.entries[entry.index()].idp, epoch: self.epoch };
-        peers.start(worker, place, priority, task)
+        peers.start(owner, place, Priority::High, task, Part::Whole)
     }
 
     /// Enqueues a task on this worker, or on the one that runs its node.
@@ -286,6 +287,11 @@ impl Runtime {
             _ => self.enqueue(program, entry, priority, task, full),
         }
     }
+}
+
+/// The part of rings for what concerns no flow: all of it, where there are no flows.
+pub(crate) fn common_part(program: &Program) -> Part {
+    if program.sharded.is_empty() { Part::Whole } else { Part::Common }
 }
 
 #[derive(Debug)]

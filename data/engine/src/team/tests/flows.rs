@@ -14,7 +14,7 @@ use super::*;
 use crate::testkit::mix;
 
 /// Packets are numbered: the flow times this, and its position in the flow.
-const FLOW: u64 = 1_000_000_000;
+pub(super) const FLOW: u64 = 1_000_000_000;
 
 const COUNTERS: &[&str] = &["in order", "out of order", "unknown", "full"];
 const IN_ORDER: usize = 0;
@@ -23,7 +23,7 @@ const UNKNOWN: usize = 2;
 const FULL: usize = 3;
 
 /// Expects each flow's packets one after the other, from 0 on.
-static SEQUENCE: BlockType = BlockType {
+pub(super) static SEQUENCE: BlockType = BlockType {
     name: "Sequence",
     summary: "",
     ports: &[PortDoc { name: "out", doc: "" }],
@@ -50,7 +50,7 @@ fn number(packet: &Buffer) -> u64 {
     u64::from_be_bytes(packet.data()[52..60].try_into().expect("eight bytes"))
 }
 
-fn key(flow: u64) -> FlowKey {
+pub(super) fn key(flow: u64) -> FlowKey {
     FlowKey::of_hash(mix(flow))
 }
 
@@ -142,7 +142,7 @@ fn team(frames: u32, workers: usize) -> Bench {
 }
 
 /// The sums of the blocks' counters.
-fn counts(workers: &mut [Worker]) -> [u64; 4] {
+pub(super) fn counts(workers: &mut [Worker]) -> [u64; 4] {
     COUNTERS.map_to(|label| {
         let of = |w: &mut Worker| w.engine().counters().get("Seq", CounterKind::Own, label);
         workers.iter_mut().filter_map(of).sum()

@@ -2,6 +2,7 @@
 
 mod flows;
 mod parts;
+mod pressure;
 mod several;
 
 use std::sync::Arc;

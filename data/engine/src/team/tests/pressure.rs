@@ -1,0 +1,118 @@
+//! One congested place costs nobody else: rings between workers that are full, and moves of flows
+//! beside links that take nothing.
+
+use super::flows::{FLOW, SEQUENCE, counts};
+use super::*;
+use crate::testkit::hash;
+
+const WORKERS: usize = 2;
+
+/// `Source`; packets of flows go on to `Seq`, strangers to `Home`, which runs on worker 0.
+fn flows_and_strangers() -> Graph {
+    let mut graph = Graph::new("flows and strangers");
+    let mut add = |name: &str, implementation: &str| {
+        let mut node = Node::new(name, NodeKind::Function);
+        node.implementation = Some(implementation.into());
+        graph.add(node)
+    };
+    let (source, seq) = (add(SOURCE, "Three"), add("Seq", "Sequence"));
+    let (away, home, sink) = (add("Away", "PassOn"), add("Home", "One"), add(SINK, "Echo"));
+    graph.node_mut(source).attrs.push(Attr::Source);
+    graph.node_mut(home).attrs.push(Attr::parse("worker=0"));
+    let ports = [(source, "x", seq), (source, "y", away), (source, "z", away)];
+    for (from, name, to) in ports.into_iter().chain([(seq, "out", sink), (home, "out", sink)]) {
+        let port = Port { name: name.into(), targets: vec![to], ..Port::default() };
+        graph.node_mut(from).ports.push(port);
+    }
+    let edge = Edge { label: "on".into(), target: home, predicates: Vec::new() };
+    graph.node_mut(away).spawns.push(edge);
+    graph
+}
+
+fn bench() -> Bench {
+    let pool = pool(4096);
+    let config = MemoryConfig { queues: WORKERS as u16, ring: 512, ..MemoryConfig::default() };
+    let (mut left, mut right) = pair(&config).expect("descriptors");
+    let member = |(i, queue)| Member {
+        name: format!("worker-{i}"),
+        pool: pool.cache(),
+        limits: Limits { ring: RING, ..Limits::default() },
+        queues: vec![MemberQueue { link: 0, source: SOURCE.into(), queue }],
+    };
+    let members = left.take_queues().into_iter().enumerate().map(member).collect();
+    let (graph, registry) = (flows_and_strangers(), registry().with(&[&SEQUENCE]));
+    let team = Team::build(graph, registry, Arc::new(Env::new()), members).expect("sound");
+    Bench { team, peers: right.take_queues(), cache: pool.cache(), pool }
+}
+
+/// The messages that one ring holds.
+const RING: usize = 128;
+
+/// Those of a ring that only packets of flows may take.
+const RESERVE: usize = 64;
+
+/// Whether a frame of [`send`]'s goes to `Seq`.
+fn is_of_flow(number: u64) -> bool {
+    let frame = [&[0; 52][..], &number.to_be_bytes()].concat();
+    hash(0, &frame).is_multiple_of(3)
+}
+
+fn strangers(from: u64) -> impl Iterator<Item = u64> {
+    (from..).filter(|number| !is_of_flow(*number))
+}
+
+fn send_all(b: &mut Bench, queue: usize, numbers: &[u64]) {
+    for number in numbers {
+        assert_eq!(send(&mut *b.peers[queue], &mut b.cache, *number, 1), 1);
+    }
+}
+
+fn rings_full(b: &mut Bench, node: &str) -> u64 {
+    let readings = b.team.workers[1].engine().counters().describe();
+    let is = |r: &&crate::Reading| &*r.node == node && r.kind == CounterKind::RingFull;
+    readings.iter().filter(is).map(|r| r.value).sum()
+}
+
+/// Worker 0 takes nothing, and most of what reaches worker 1 is for worker 0.
+#[test]
+fn a_ring_full_of_strangers_does_not_stop_the_workers_own_flows() {
+    let mut b = bench();
+    let mut own = (0..).map(|flow| flow * FLOW).filter(|number| is_of_flow(*number));
+    let mut others = strangers(1_000);
+    for turn in 0..20 {
+        let mixed: Vec<u64> =
+            (0..48).filter_map(|i| if i % 4 == 0 { own.next() } else { others.next() }).collect();
+        send_all(&mut b, 1, &mixed);
+        assert_eq!(b.team.workers[1].turn(turn).received, 48, "turn {turn}");
+    }
+    assert_eq!(counts(&mut b.team.workers), [20 * 12, 0, 0, 0], "its own flows are served");
+    let common = (RING - RESERVE) as u64;
+    assert_eq!(b.team.workers[1].stats().handed_over(), common);
+    assert_eq!(rings_full(&mut b, "Away"), 20 * 36 - common, "strangers end at the ring");
+}
+
+/// They have room of their own, and then wait in the device.
+#[test]
+fn packets_of_flows_are_not_lost_at_a_ring_full_of_strangers() {
+    let mut b = bench();
+    let flow = (0..).find(|flow| is_of_flow(flow * FLOW)).expect("one in three");
+    let mut packets = (flow * FLOW..).filter(|number| is_of_flow(*number));
+    let first: Vec<u64> = packets.by_ref().take(1).collect();
+    send_all(&mut b, 0, &first);
+    b.team.workers[0].turn(0);
+    let many: Vec<u64> = strangers(1_000).take(400).collect();
+    send_all(&mut b, 1, &many);
+    (1..4).for_each(|now| drop(b.team.workers[1].turn(now)));
+    let astray: Vec<u64> = packets.take(400).collect();
+    send_all(&mut b, 1, &astray);
+    let received: usize = (4..8).map(|now| b.team.workers[1].turn(now).received).sum();
+    assert_eq!(received, RESERVE, "the others wait in the device");
+    for now in 8..40 {
+        b.team.workers.iter_mut().rev().for_each(|worker| drop(worker.turn(now)));
+        let mut back = Vec::new();
+        b.peers.iter_mut().for_each(|peer| receive(&mut **peer, &mut b.cache, &mut back));
+    }
+    // One in three, so they are not numbered one after the other.
+    assert_eq!(counts(&mut b.team.workers).iter().sum::<u64>(), 401);
+    assert_eq!(rings_full(&mut b, "Seq"), 0);
+}
