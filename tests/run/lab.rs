@@ -77,6 +77,15 @@ impl Lab {
         Lab { net, up: None, apps: apps.into(), folder: folder() }
     }
 
+    /// Ends the stack without a warning, and starts another one after a while.
+    pub(crate) fn restart(&mut self) {
+        drop(self.up.take());
+        std::thread::sleep(Duration::from_millis(300));
+        let apps = self.apps.to_str().unwrap();
+        let address = format!("{STACK6}/64");
+        self.up = Some(Up::start(&self.net, &["--apps", apps, "--addr", &address]));
+    }
+
     /// The stack.
     pub(crate) fn up(&self) -> &Up {
         self.up.as_ref().expect("this lab has a stack")

@@ -174,3 +174,42 @@ print(len(udp.getsockname()))
     assert_eq!(output.stdout, b"True True\n2\n", "{errors}");
     assert_eq!(lab.ask(&mut server, (BOTH[0], 9001), b"others"), b"others");
 }
+
+#[test]
+fn a_server_that_sleeps_in_epoll_comes_back_with_the_stack() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    let mut lab = Lab::new();
+    let script = ECHOES.replace("streams = []", "waits = select.epoll()\nstreams = {}");
+    let script = script.replace(
+        "while True:",
+        "for it in udp, listener: waits.register(it, select.EPOLLIN)\nwhile True:",
+    );
+    let script = script.replace(
+        "    for ready in select.select([udp, listener] + streams, [], [])[0]:",
+        "    for number, _ in waits.poll():\n        ready = streams.get(number) or (udp if number == udp.fileno() else listener)",
+    );
+    let script = script.replace(
+        "            streams.append(listener.accept()[0])",
+        "            stream = listener.accept()[0]\n            streams[stream.fileno()] = stream\n            \
+         waits.register(stream, select.EPOLLIN)",
+    );
+    let script = script
+        .replace("data := ready.recv(100000)", "data := received(ready)")
+        .replace("            streams.remove(ready)\n", "            del streams[number]\n")
+        .replace("import select", "def received(it):\n    try: return it.recv(100000)\n    except OSError: return b''\nimport select");
+    let mut server = lab.start(&[PYTHON, "-c", &script, "9000"]);
+    for round in 0..3 {
+        let mut stream = lab.connect(&mut server, BOTH[0], 9000);
+        stream.write_all(b"by a stream").unwrap();
+        let mut answer = [0; 11];
+        stream
+            .read_exact(&mut answer)
+            .unwrap_or_else(|e| panic!("{round}: {e}; {}", server.told()));
+        assert_eq!(lab.ask(&mut server, (BOTH[0], 9000), b"a datagram"), b"a datagram");
+        lab.restart();
+    }
+    assert_eq!(lab.ask(&mut server, (BOTH[0], 9000), b"a datagram"), b"a datagram");
+}

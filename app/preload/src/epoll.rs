@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, c_int, epoll_event, sigset_t};
+use weever_app_sockets::AppQueue;
 
 use crate::failure::{Answer, Failure, fail};
 use crate::file::{File, Kind};
@@ -14,6 +15,10 @@ use crate::{log, real};
 
 /// The `data` of a set's eventfd; the queue's descriptor has [`OWN`].
 const KICK: u64 = OWN + 1;
+/// The `data` of the connection to the stack, which ends with it.
+const END: u64 = OWN + 2;
+/// How often a set whose stack has ended looks for the next one.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// `epoll_ctl`.
 ///
@@ -145,6 +150,7 @@ impl State {
     /// Has the kernel's set report what wakes this process.
     fn wake_set(&mut self, epoll: c_int, place: u32) -> Answer<()> {
         let wake = self.wake();
+        let end = self.queue.and_then(AppQueue::end_number);
         let Some(set) = self.sets.get_mut(place) else { return Ok(()) };
         // SAFETY: events that are borrowed.
         let add = |fd, events, data| unsafe {
@@ -154,6 +160,9 @@ impl State {
         if let Some(wake) = wake.filter(|_| !set.wake) {
             // One of the threads that wait wakes the others as far as they have something.
             set.wake = add(wake, EPOLLIN as u32 | libc::EPOLLEXCLUSIVE as u32, OWN) == 0;
+            if let Some(end) = end {
+                add(end, libc::EPOLLRDHUP as u32, END);
+            }
         }
         if set.kick.is_none() {
             let kick = eventfd()?;
@@ -161,6 +170,25 @@ impl State {
             set.kick = Some(kick);
         }
         Ok(())
+    }
+
+    /// After the stack has ended, opens on the next one what a set waits for; true if there is none yet.
+    fn revive(&mut self, epoll: c_int, index: u32) -> bool {
+        if !self.lost || self.inside {
+            return false;
+        }
+        let Some(set) = self.sets.get(index) else { return false };
+        let places: Vec<u32> = set.interest.values().filter_map(|interest| interest.file).collect();
+        let is_open = |file: &File| !matches!(file.kind, Kind::Stream(_));
+        for place in places {
+            if self.files.get(place).is_some_and(is_open) && self.use_it(place).is_err() {
+                return self.queue.is_none();
+            }
+        }
+        if let Err(why) = self.wake_set(epoll, index) {
+            log::note(format_args!("an epoll set is not woken: {why:?}"));
+        }
+        false
     }
 
     /// A descriptor that sets have as the kernel's is weever's from now on.
@@ -266,6 +294,8 @@ pub(crate) unsafe fn wait(
         if !held.arm() {
             continue;
         }
+        let left =
+            if held.revive(epoll, index) { Some(left.unwrap_or(LOOK).min(LOOK)) } else { left };
         let found;
         (held, found) = sleep(held, epoll, index, events, left, mask)?;
         if found > 0 {
@@ -289,7 +319,8 @@ fn ready(
     if alone {
         return Ok(found);
     }
-    let (more, ..) = kernels(epoll, &mut events[found..], Some(Duration::ZERO), mask)?;
+    let Slept { kept: more, .. } =
+        kernels(epoll, &mut events[found..], Some(Duration::ZERO), mask)?;
     Ok(found + more)
 }
 
@@ -312,7 +343,7 @@ fn sleep(
     if let Some(at) = held.sleepers.iter().position(|sleeper| sleeper.kick == kick) {
         held.sleepers.swap_remove(at);
     }
-    let (more, woken, kicked) = slept.unwrap_or((0, false, false));
+    let Slept { kept: more, woken, kicked, ended } = slept.unwrap_or_default();
     if kicked {
         drain(kick);
     }
@@ -320,6 +351,9 @@ fn sleep(
         held.acknowledge();
     }
     slept?;
+    if ended && held.queue.is_some_and(|queue| queue.check().is_err()) {
+        held.lose("its connection has ended");
+    }
     held.pump();
     let found = more + collect(&mut held, index, &mut events[more..]);
     Ok((held, found))
@@ -350,16 +384,28 @@ fn collect(held: &mut Held, index: u32, events: &mut [epoll_event]) -> usize {
     found
 }
 
-/// Waits for the kernel's descriptors; returns how many are ready, whether the stack has something, and whether
-/// another thread has.
+/// What a wait for the kernel's descriptors found.
+#[derive(Clone, Copy, Default)]
+struct Slept {
+    /// How many of the program's are ready.
+    kept: usize,
+    /// The stack has something.
+    woken: bool,
+    /// Another thread has.
+    kicked: bool,
+    /// The stack has ended.
+    ended: bool,
+}
+
+/// Waits for the kernel's descriptors.
 fn kernels(
     epoll: c_int,
     events: &mut [epoll_event],
     timeout: Option<Duration>,
     mask: *const sigset_t,
-) -> Answer<(usize, bool, bool)> {
+) -> Answer<Slept> {
     if events.is_empty() {
-        return Ok((0, false, false));
+        return Ok(Slept::default());
     }
     let most = c_int::try_from(events.len()).unwrap_or(c_int::MAX);
     // Rounded up: a wait that ends too early would turn in circles.
@@ -371,15 +417,17 @@ fn kernels(
     if got < 0 {
         return fail(real::errno());
     }
-    let (mut kept, mut woken, mut kicked) = (0, false, false);
+    let mut slept = Slept::default();
     for at in 0..got as usize {
-        let data = events[at].u64;
-        woken |= data == OWN;
-        kicked |= data == KICK;
-        if data != OWN && data != KICK {
-            events[kept] = events[at];
-            kept += 1;
+        match events[at].u64 {
+            OWN => slept.woken = true,
+            KICK => slept.kicked = true,
+            END => slept.ended = true,
+            _ => {
+                events[slept.kept] = events[at];
+                slept.kept += 1;
+            }
         }
     }
-    Ok((kept, woken, kicked))
+    Ok(slept)
 }

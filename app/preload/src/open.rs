@@ -128,8 +128,11 @@ impl State {
                     numbers::set(fd, Some(Meaning::Internal));
                 }
                 (self.queue, self.inside) = (Some(queue), inside::is_chosen());
+                self.lost = false;
                 Ok(queue)
             }
+            // The stack that was there may come back.
+            Err(_) if self.lost && !inside::is_chosen() => Err(Failure::Kernel),
             Err(error) => {
                 log::note(format_args!("sockets are the kernel's: {error}"));
                 self.refused = true;

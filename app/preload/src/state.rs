@@ -62,6 +62,8 @@ pub(crate) struct State {
     pub(crate) reserved: Option<Process>,
     /// The stack could not be reached: the program stays on the kernel.
     pub(crate) refused: bool,
+    /// The stack has ended, and there is no other yet.
+    pub(crate) lost: bool,
     /// The stack is inside this process.
     pub(crate) inside: bool,
     /// Sends that may wait for others before a stack inside takes its turn: it is handed them all at once.
@@ -91,6 +93,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     queue: None,
     reserved: None,
     refused: false,
+    lost: false,
     inside: false,
     owed: 0,
     unlooked: 0,
@@ -339,6 +342,7 @@ impl State {
     /// The stack has ended: connections are reset, everything else waits until it is there again.
     pub(crate) fn lose(&mut self, why: &str) {
         log::note(format_args!("the stack is gone: {why}"));
+        self.lost = true;
         self.drop_queue();
         let mut touched = Vec::new();
         for (place, file) in self.files.iter_mut() {
@@ -453,7 +457,8 @@ fn note(queue: &'static AppQueue, file: &mut File, event: Event<'static>) {
         (Kind::Udp(udp), Event::Datagram(datagram)) if udp.received.len() < MOST_DATAGRAMS => {
             udp.received.push_back(datagram);
         }
-        (Kind::Udp(_), Event::Error(_, errno)) => file.error = errno.into(),
+        // Only connected sockets hear of it (udp(7)).
+        (Kind::Udp(udp), Event::Error(_, errno)) if udp.peer.is_some() => file.error = errno.into(),
         (Kind::Stream(stream), Event::Connected(handle)) => {
             stream.phase = Phase::Connected;
             if let Ok((local, _)) = queue.stream_ends(handle) {

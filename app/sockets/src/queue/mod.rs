@@ -198,6 +198,12 @@ impl AppQueue {
         backend.end_descriptor().map(|fd| fd.try_clone_to_owned())
     }
 
+    /// The number of the descriptor that becomes readable when the stack ends, or answers a request: the queue's own, not to
+    /// be closed. `None` for a stack in this process.
+    pub fn end_number(&self) -> Option<RawFd> {
+        self.backend.borrow().end_descriptor().map(|fd| fd.as_raw_fd())
+    }
+
     /// The descriptors that the queue holds, for a program that closes descriptors which are not its own.
     pub fn descriptors(&self) -> Vec<RawFd> {
         let backend = self.backend.borrow();
