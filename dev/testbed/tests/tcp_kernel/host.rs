@@ -19,6 +19,7 @@ use weever_wire::checksum::Pseudo;
 use weever_wire::ipv4::{Ipv4Repr, Ipv4View};
 use weever_wire::tcp::TcpView;
 
+use super::expert::Capture;
 use super::stream::{Job, Stream};
 
 pub(crate) const KERNEL: Ipv4Addr = Ipv4Addr::new(10, 80, 0, 1);
@@ -33,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) accepts: Option<Job>,
     /// Every so many packets, one that arrives and one to be sent are lost; 0: none.
     pub(crate) lose: u64,
+    /// Where all packets are noted down.
+    pub(crate) capture: Option<Capture>,
 }
 
 /// The result.
@@ -40,6 +43,7 @@ pub(crate) struct Outcome {
     pub(crate) streams: Vec<Stream>,
     pub(crate) bad_checksums: u64,
     pub(crate) left: usize,
+    pub(crate) capture: Option<Capture>,
 }
 
 /// A host that runs.
@@ -158,7 +162,8 @@ impl Loop {
         }
         let left = self.streams.len();
         self.done.extend(self.streams.into_values());
-        Outcome { streams: self.done, bad_checksums: self.bad_checksums, left }
+        let (streams, bad_checksums) = (self.done, self.bad_checksums);
+        Outcome { streams, bad_checksums, left, capture: self.plan.capture }
     }
 
     /// Whether anything happened.
@@ -183,6 +188,7 @@ impl Loop {
 
     fn receive(&mut self, packet: &Buffer) {
         let frame = packet.data();
+        self.note(frame);
         if frame.get(12..ETHERNET) != Some(&[8, 0]) {
             return;
         }
@@ -213,6 +219,13 @@ impl Loop {
             && let Some(stream) = self.streams.get_mut(&id)
         {
             stream.receive.write(payload.offset, &segment.payload[payload.range]);
+        }
+    }
+
+    fn note(&mut self, frame: &[u8]) {
+        let now = self.now();
+        if let Some(capture) = &mut self.plan.capture {
+            capture.write(now, frame);
         }
     }
 
@@ -282,6 +295,7 @@ impl Loop {
                 stream.expect("whose payload it is").send.read(range.start, out)
             })
             .unwrap();
+        self.note(&frame);
         // Without a buffer the packet is lost, and TCP sends it again.
         if let Some(mut packet) = self.pool.alloc() {
             assert!(packet.append(&frame));

@@ -1,6 +1,7 @@
 //! weever's TCP and the kernel's, over a TAP in a namespace of its own: both roles, all sizes, all orders
 //! of closing, the kernel's congestion controls, and a thousand connections. Each octet is compared.
 
+mod expert;
 mod host;
 mod stream;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::TcpCongestion;
 
+use expert::Capture;
 use host::{Host, KERNEL, OURS, Outcome, PORT, Plan};
 use stream::{End, Job, Stream, octet};
 use weever_tcp::TcpConfig;
@@ -33,8 +35,11 @@ fn config(job: &Job) -> TcpConfig {
 
 /// Our end does nothing but `job`: for connections that are accepted, or that are asked for.
 fn start(job: &Job) -> Host {
-    let plan = Plan { config: config(job), accepts: Some(job.clone()), lose: 0 };
-    Host::start(plan)
+    start_with(job, None)
+}
+
+fn start_with(job: &Job, capture: Option<Capture>) -> Host {
+    Host::start(Plan { config: config(job), accepts: Some(job.clone()), lose: 0, capture })
 }
 
 fn both_ways(size: u64, end: End) -> Job {
@@ -110,11 +115,17 @@ fn all_octets_arrive_both_ways_whoever_connects() {
 #[test]
 fn lost_packets_are_sent_again_under_any_congestion_control() {
     require_net_admin!();
+    move_with_losses(3_000_000);
+}
+
+/// So many octets both ways, with one packet in 97 lost, under each of the kernel's congestion controls.
+fn move_with_losses(size: u64) {
     let ours = [Algorithm::Cubic, Algorithm::Reno, Algorithm::Cubic];
     for (theirs, algorithm) in ["reno", "cubic", "bbr"].into_iter().zip(ours) {
-        let (size, job) = (3_000_000, both_ways(3_000_000, End::Shut));
+        let job = both_ways(size, End::Shut);
         let config = TcpConfig { congestion: algorithm, ..config(&job) };
-        let host = Host::start(Plan { config, accepts: Some(job), lose: 97 });
+        let plan = Plan { config, accepts: Some(job), lose: 97, capture: None };
+        let host = Host::start(plan);
         let socket = kernel_connects(&host);
         setsockopt(&socket, TcpCongestion, &OsString::from(theirs)).unwrap();
         assert_eq!(kernel(socket, size), size, "{theirs}");
@@ -170,7 +181,12 @@ fn a_port_that_nobody_listens_on_refuses_both_ends() {
 #[test]
 fn a_thousand_connections_at_once() {
     require_net_admin!();
-    let (count, size) = (1000, 64);
+    connect_at_once(1000);
+}
+
+/// So many connections, of which each carries a message both ways before any is closed.
+fn connect_at_once(count: usize) {
+    let size = 64;
     let job = both_ways(size, End::Follow);
     let host = start(&job);
     let mut sockets: Vec<_> = (0..count).map(|_| kernel_connects(&host)).collect();
@@ -187,4 +203,47 @@ fn a_thousand_connections_at_once() {
         assert_eq!(socket.read(&mut got).unwrap(), 0, "our FIN follows");
     }
     all_well(&host.finish(), count, size);
+}
+
+/// Sequence numbers, acknowledgements, options and sums as an independent program reads them. Packets that a busy
+/// machine had us send again are only notes there; warnings are octets acknowledged that never were there,
+/// gaps, resets, windows that are exceeded.
+#[test]
+fn tshark_finds_nothing_wrong_with_what_we_send() {
+    require_net_admin!();
+    if !expert::is_there() {
+        return;
+    }
+    for (name, end) in [("shut", End::Shut), ("follow", End::Follow)] {
+        let (size, job) = (300_000, both_ways(300_000, end));
+        let host = start_with(&job, Some(Capture::new(name)));
+        assert_eq!(kernel(kernel_connects(&host), size), size);
+        assert_eq!(kernel(weever_connects(&host, &job), size), size);
+        let mut outcome = host.finish();
+        all_well(&outcome, 2, size);
+        let found = outcome.capture.take().unwrap().findings(&[
+            // Of warnings (0x600000) and errors; a full window is one, and in order.
+            "ip.src == 10.80.0.2 && _ws.expert.severity >= 0x600000 && !tcp.analysis.window_full \
+             && !tcp.analysis.zero_window",
+            "ip.src == 10.80.0.2 && (tcp.checksum.status == 0 || ip.checksum.status == 0)",
+        ]);
+        assert!(found.is_empty(), "{name}: {found:#?}");
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test --release -p weever-testbed --test tcp_kernel -- --ignored"]
+fn a_gigabyte_ten_thousand_connections_and_long_losses() {
+    require_net_admin!();
+    connect_at_once(10_000);
+    println!("10,000 connections were served at once");
+    move_with_losses(30_000_000);
+    println!("30 MB both ways under each congestion control");
+    let size = 1_000_000_000;
+    let job = both_ways(size, End::Shut);
+    let host = start(&job);
+    assert_eq!(kernel(kernel_connects(&host), size), size);
+    assert_eq!(kernel(weever_connects(&host, &job), size), size);
+    all_well(&host.finish(), 2, size);
+    println!("1 GB both ways on either end's connection");
 }
