@@ -150,6 +150,15 @@ impl Transmit {
         HEADER_LEN + self.options.len() + (self.payload.end - self.payload.start) as usize
     }
 
+    /// Segments that it stands for.
+    #[inline]
+    pub fn pieces(&self) -> u32 {
+        if !self.is_super() {
+            return 1;
+        }
+        ((self.payload.end - self.payload.start) as u32).div_ceil(self.piece.max(1))
+    }
+
     /// Whether it has to be cut before it can be a packet.
     #[inline]
     pub fn is_super(&self) -> bool {
@@ -160,25 +169,31 @@ impl Transmit {
     ///
     /// FIN and PSH go to the last one, CWR (RFC 3168 §6.1.2: once) to the first.
     pub fn cut(&self) -> impl Iterator<Item = Transmit> {
-        let step = u64::from(self.piece.max(1));
-        let len = self.payload.end - self.payload.start;
-        let count = len.div_ceil(step).max(1);
-        (0..count).map(move |at| {
-            let mut piece = self.clone();
-            let start = self.payload.start + at * step;
-            piece.payload = start..self.payload.end.min(start + step);
-            piece.header.seq = self.header.seq.wrapping_add((at * step) as u32);
-            if at > 0 {
-                piece.header.flags &= !flag::CWR;
+        let mut rest = Some(self.clone());
+        std::iter::from_fn(move || {
+            let mut whole = rest.take()?;
+            if !whole.is_super() {
+                return Some(whole);
             }
-            if at + 1 < count {
-                piece.header.flags &= !(flag::FIN | flag::PSH);
-            }
-            if piece.header.flags & flag::URG != 0 {
-                piece.header.urgent = self.header.urgent.saturating_sub((at * step) as u16);
-            }
-            piece
+            let piece = whole.split_first();
+            rest = Some(whole);
+            Some(piece)
         })
+    }
+
+    /// Takes the first segment off a [super-segment](Self::is_super), for a caller that cannot send all at once.
+    pub fn split_first(&mut self) -> Transmit {
+        let (mut piece, step) = (self.clone(), self.piece);
+        let end = self.payload.end.min(self.payload.start + u64::from(step));
+        piece.payload.end = end;
+        piece.header.flags &= !(flag::FIN | flag::PSH);
+        self.payload.start = end;
+        self.header.seq = self.header.seq.wrapping_add(step);
+        self.header.flags &= !flag::CWR;
+        if self.header.flags & flag::URG != 0 {
+            self.header.urgent = self.header.urgent.saturating_sub(step as u16);
+        }
+        piece
     }
 
     /// Never: there is always a header.

@@ -1,6 +1,6 @@
 //! Arrivals at a worker's endpoint: segments, and ICMP errors about them.
 
-use weever_block::{Buffer, Cx, FlowClaim};
+use weever_block::{Buffer, Burst, Cx, FlowClaim, Mask, bits};
 use weever_net::iface::IfaceId;
 use weever_net::state::NetState;
 use weever_packet::Flags;
@@ -22,38 +22,65 @@ const UNWANTED: usize = 6;
 const FULL: usize = 7;
 
 impl Tcp {
-    /// Takes a segment: the port by which its task leaves, or none if another worker owns its flow.
+    /// Takes the segment of `task`, with those of the tasks in `further` that continue it: all of them, and the
+    /// port by which they leave, or none if another worker owns their flow.
     #[inline]
     pub(super) fn take(
         &mut self,
         cx: &mut Cx<'_>,
         given: &Given<'_>,
+        burst: &Burst,
         task: usize,
-        packet: &Buffer,
-    ) -> Option<usize> {
-        let (Some(tuple), Some(view)) = (tuple(packet), view(packet)) else {
-            return Some(MALFORMED);
-        };
-        let ecn = Ecn::from_bits(traffic_class(packet).unwrap_or(0));
-        let Ok(segment) = Segment::parse(view, ecn) else { return Some(MALFORMED) };
+        further: Mask,
+    ) -> (Mask, Option<usize>) {
+        let mut all = 1 << task;
+        let Some(packet) = burst.get(task) else { return (all, Some(OUT)) };
+        let Some((tuple, mut segment)) = parse(packet) else { return (all, Some(MALFORMED)) };
         let found = self.endpoint.lookup(&tuple);
+        if found.is_some() && segment.payload.len() >= JOINED_FROM {
+            for next in bits(further) {
+                let parsed = burst.get(next).filter(|next| !is_error(next)).and_then(parse);
+                if !parsed.is_some_and(|(ends, next)| ends == tuple && segment.join(&next)) {
+                    break;
+                }
+                all |= 1 << next;
+            }
+        }
+        let pieces = bits(all).filter_map(|task| Some(view(burst.get(task)?)?.payload()));
+        let port = self.take_one(cx, given, (task, packet), (&tuple, &segment, found), pieces);
+        (all, port)
+    }
+
+    /// Takes a segment, whose payload may be in pieces.
+    #[inline]
+    fn take_one<'a>(
+        &mut self,
+        cx: &mut Cx<'_>,
+        given: &Given<'_>,
+        (task, packet): (usize, &Buffer),
+        (tuple, segment, found): (&Tuple, &Segment<'_>, Option<Id>),
+        pieces: impl Iterator<Item = &'a [u8]>,
+    ) -> Option<usize> {
         if found.is_none()
-            && let Err(port) = self.may_begin(cx, given, task, packet, &tuple)
+            && let Err(port) = self.may_begin(cx, given, task, packet, tuple)
         {
             return port;
         }
-        let result = self.endpoint.handle_at(found, &tuple, &segment, cx.now);
+        let result = self.endpoint.handle_at(found, tuple, segment, cx.now);
         let iface = packet.meta().iface;
         let is_the_same = matches!(&result, Ok(handled) if handled.id == found && found.is_some());
         if !is_the_same {
-            self.note_change(cx, given, found, &tuple, iface);
+            self.note_change(cx, given, found, tuple, iface);
         }
         if let Ok(handled) = &result
             && let Some(session) = handled.id.and_then(|id| self.sessions.get_mut(id))
         {
             session.iface = iface;
             if let Some(payload) = &handled.payload {
-                session.keep(payload, segment.payload, given.port);
+                match segment.joined {
+                    0 => session.keep(payload, segment.payload, given.port),
+                    _ => session.keep_joined(payload, pieces, given.port),
+                }
             }
         }
         self.answer(cx, iface);
@@ -128,6 +155,21 @@ impl Tcp {
         }
         OUT
     }
+}
+
+/// Segments with fewer octets are not joined to others: they are seldom followed by more of their flow, and
+/// looking for that reads their neighbour's header twice.
+const JOINED_FROM: usize = 512;
+
+/// The ends and the segment of a packet.
+#[inline]
+fn parse(packet: &Buffer) -> Option<(Tuple, Segment<'_>)> {
+    let ecn = Ecn::from_bits(traffic_class(packet).unwrap_or(0));
+    Some((tuple(packet)?, Segment::parse(view(packet)?, ecn).ok()?))
+}
+
+fn is_error(packet: &Buffer) -> bool {
+    packet.meta().flags.has(Flags::ERROR)
 }
 
 /// Whether a segment was sent to an address of this host and to no one else: RFC 9293 §3.9.2.3, MUST-57.

@@ -157,7 +157,9 @@ impl Block for TcpEndpoint {
         let (port, flows) = (self.port(cx.worker), self.flows);
         let (tcp, state, paths) = self.tcp((cx.worker, cx.now), port.as_deref());
         let given = Given { state, paths, flows, port: port.as_deref() };
-        for task in bits(input) {
+        let mut left = input;
+        while let Some(task) = bits(left).next() {
+            left &= !(1 << task);
             // Applications wake the endpoint by a packet without octets; a buffer that it waited for is one.
             let Some(packet) = burst.get(task).filter(|packet| is_something(packet)) else {
                 if tcp.waits_for_buffer() && burst.get(task).is_some() {
@@ -167,12 +169,13 @@ impl Block for TcpEndpoint {
                 }
                 continue;
             };
-            let port = match Said::of(packet) {
-                Some(said) => Some(tcp.take_error(cx, &said)),
-                None => tcp.take(cx, &given, task, packet),
+            let (tasks, port) = match Said::of(packet) {
+                Some(said) => (1 << task, Some(tcp.take_error(cx, &said))),
+                None => tcp.take(cx, &given, burst, task, left),
             };
+            left &= !tasks;
             if let Some(port) = port {
-                ports.enable(port, 1 << task);
+                ports.enable(port, tasks);
             }
         }
         tcp.work(cx, &given);

@@ -131,6 +131,28 @@ impl Session {
         }
     }
 
+    /// Keeps payload that was accepted, or hands it over at once. `pieces` are the payloads of the segments that
+    /// were joined, in their order, which `payload` counts over.
+    pub(super) fn keep_joined<'a>(
+        &mut self,
+        payload: &Payload,
+        pieces: impl Iterator<Item = &'a [u8]>,
+        port: Option<&dyn StreamPort>,
+    ) {
+        let (mut at, accepted) = (0, &payload.range);
+        for piece in pieces {
+            let end = at + piece.len();
+            let (from, until) = (accepted.start.clamp(at, end), accepted.end.clamp(at, end));
+            if from < until {
+                let offset = payload.offset + (from - accepted.start) as u64;
+                let range = from - at..until - at;
+                let part = Payload { offset, range, in_order: payload.in_order };
+                self.keep(&part, piece, port);
+            }
+            at = end;
+        }
+    }
+
     /// Keeps payload that was accepted, or hands it over at once; `bytes` is the segment's.
     #[inline]
     pub(super) fn keep(&mut self, payload: &Payload, bytes: &[u8], port: Option<&dyn StreamPort>) {
@@ -161,7 +183,10 @@ impl Session {
     ) -> u16 {
         match (&self.job, port, &self.region) {
             (Job::Stream(stream), Some(port), _) => {
-                port.read_sent(stream.number, range.start, out);
+                let done = port.read_sent(stream.number, range.start, out);
+                // A frame that has gone back is not there any more, and what the buffer held before is nobody's
+                // business.
+                out[done..].fill(0);
                 // The application may write to its frames meanwhile: only the copy can be summed.
                 checksum::sum(out)
             }

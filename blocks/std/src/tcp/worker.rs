@@ -7,7 +7,9 @@ use weever_net::random::Key;
 use weever_net::state::NetState;
 use weever_net::stream::{StreamEvent, StreamPort, StreamState};
 use weever_packet::NO_IFACE;
-use weever_tcp::{Connection, Endpoint, Events, Id, ListenerConfig, ListenerId, TcpConfig};
+use weever_tcp::{
+    Connection, Endpoint, Events, Id, ListenerConfig, ListenerId, State, TcpConfig, Transmit,
+};
 use weever_wire::checksum;
 
 use super::rx::flow_key;
@@ -27,6 +29,9 @@ pub(super) const FLOWS_FULL: usize = 7;
 
 /// Segments that start in one call: the rest of the turn belongs to others.
 const BUDGET: usize = 64;
+/// Octets of a connection that the engine gives at once, to be cut here: as much as a connection sends before it
+/// is another's turn, at the MTU of Ethernet.
+const SUPER_SEGMENT: u32 = 16 * 1460;
 /// There is another connection between the ends of one that has moved here.
 const ECONNABORTED: u16 = 103;
 /// The spawn edge of the task that brings a buffer.
@@ -40,6 +45,8 @@ pub(super) struct Tcp {
     pub(super) sessions: Sessions,
     pub(super) listeners: Vec<(Job, u16, ListenerId)>,
     pub(super) streams: Streams,
+    /// Segments that were cut from no super-segment yet.
+    pub(super) rest: Option<Transmit>,
     /// Connections whose received octets find no room at their applications.
     pub(super) again: Vec<Id>,
     /// Connections that waited for octets may be accepted.
@@ -79,6 +86,7 @@ impl Tcp {
             receive_capacity: REGION,
             max_receive_capacity: MAX_REGION,
             max_connections: most,
+            super_segment: SUPER_SEGMENT,
             report_gone: true,
             ..TcpConfig::default()
         };
@@ -87,6 +95,7 @@ impl Tcp {
             sessions: Sessions::default(),
             listeners: Vec::new(),
             streams: Streams::default(),
+            rest: None,
             again: Vec::new(),
             acceptable: false,
             generation: 0,
@@ -237,6 +246,27 @@ impl Tcp {
         self.asked.map(|asked| asked.saturating_add(ASK_AGAIN))
     }
 
+    /// The next segment to send; super-segments are cut.
+    fn next_segment(&mut self, now: Nanos) -> Option<Transmit> {
+        let rest = self.rest.take().filter(|rest| self.is_wanted(rest));
+        let mut transmit = rest.or_else(|| self.endpoint.poll_transmit(now))?;
+        if !transmit.is_super() {
+            return Some(transmit);
+        }
+        let piece = transmit.split_first();
+        self.rest = Some(transmit);
+        Some(piece)
+    }
+
+    /// Whether a segment that waited may still be sent: its connection may have ended meanwhile, and the peer may
+    /// claim to have octets that were never sent, whose frames went back to the application then.
+    fn is_wanted(&self, rest: &Transmit) -> bool {
+        let connection = rest.connection.and_then(|id| self.endpoint.get(id));
+        connection.is_some_and(|connection| {
+            connection.state() != State::Closed && connection.acknowledged() <= rest.payload.start
+        })
+    }
+
     /// Sends up to the budget. When to go on, if there is more.
     fn transmit(&mut self, cx: &mut Cx<'_>, port: Option<&dyn StreamPort>) -> Option<Nanos> {
         for _ in 0..BUDGET {
@@ -244,7 +274,7 @@ impl Tcp {
             let Some(packet) = self.spare.pop().or_else(|| cx.alloc()) else {
                 return self.ask_for_buffer(cx);
             };
-            let Some(transmit) = self.endpoint.poll_transmit(cx.now) else {
+            let Some(transmit) = self.next_segment(cx.now) else {
                 cx.free(packet);
                 self.spare.drain(..).for_each(|packet| cx.free(packet));
                 return None;

@@ -391,7 +391,7 @@ impl Endpoint {
             }
             if let Some(mut transmit) = connection.poll_transmit(now) {
                 transmit.connection = Some(Id { index, generation: slot.generation });
-                self.in_a_row += 1;
+                self.in_a_row += transmit.pieces();
                 if !connection.may_transmit() {
                     self.leave_sends(index, now);
                 } else if self.in_a_row >= IN_A_ROW {
