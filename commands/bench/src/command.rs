@@ -9,8 +9,9 @@ use clap::{Args, Subcommand};
 
 use crate::samples::Plan;
 use crate::{
-    BenchError, Samples, app, corec, echo_clients, forward, in_memory, instructions, isolation,
-    latency, live, modes, overload, programs, search, sizes, steer_xdp, tcp, udp,
+    BenchError, Report, Samples, app, corec, counts, echo_clients, forward, in_memory,
+    instructions, isolation, latency, live, modes, overload, programs, search, sizes, steer_xdp,
+    tcp, udp,
 };
 
 /// Arguments of `weever bench`.
@@ -182,7 +183,7 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
     let before = effective_ghz();
     let mut report = match &args.part {
         Part::Instructions { scenario } => return instructions::run(scenario.as_deref()),
-        Part::Engine { only } => in_memory::run(plan(15, 50), only.as_deref()),
+        Part::Engine { only } => engine(plan(15, 50), only.as_deref()),
         Part::Rx => udp::receive(plan(5, 800)),
         Part::UdpEcho => udp::echo(plan(5, 300)),
         Part::App { all_sockets } => app::run(plan(5, 300), *all_sockets),
@@ -209,6 +210,15 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
     let clock = Samples(vec![before, effective_ghz()]);
     report.row("effective clock, before and after", "GHz", &clock);
     Ok(if args.json { report.to_json() + "\n" } else { report.to_string() })
+}
+
+/// Times, and, of all contenders, instructions too.
+fn engine(plan: Plan, only: Option<&str>) -> Result<Report, BenchError> {
+    let mut report = in_memory::run(plan, only)?;
+    if only.is_none() {
+        counts::add_to(&mut report)?;
+    }
+    Ok(report)
 }
 
 /// Steps whose time is taken at once, some tens of microseconds: most are not interrupted.

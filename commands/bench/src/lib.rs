@@ -14,6 +14,7 @@ mod clients;
 mod command;
 mod contender;
 mod corec;
+mod counts;
 mod crossing;
 mod echo_clients;
 mod forward;
