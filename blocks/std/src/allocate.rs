@@ -82,7 +82,7 @@ const REFUSED: usize = 3;
 
 /// The port by which the packet leaves once there is room. Notes the destinations of long packets,
 /// so that an error about them can be believed.
-#[inline]
+#[inline(always)]
 fn port<V: IpVersion>(
     state: &NetState,
     view: &View,

@@ -40,7 +40,7 @@ pub(crate) const NO_ROUTE: usize = 0;
 pub(crate) const ROUTED: usize = 1;
 pub(crate) const LOCAL: usize = 2;
 
-#[inline]
+#[inline(always)]
 fn route(state: &NetState, packet: &mut Buffer) -> usize {
     let meta = packet.meta_mut();
     let remote = Ipv4Addr::from_bits(Endpoints::v4(&meta.endpoints.remote));

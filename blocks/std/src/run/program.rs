@@ -158,18 +158,28 @@ impl Program {
     ) -> Option<usize> {
         let mut at = if self.is_usual { self.usual(net, packet)? } else { self.first };
         loop {
-            if let Some(step) = self.steps.get(usize::from(at)) {
-                at = *step.next.get(step.look.at(net, packet))?;
-            } else if at & WAY != 0 {
+            if at & WAY != 0 {
                 return (at != NOWHERE).then_some(usize::from(at & !WAY));
+            } else if let Some(step) = self.steps.get(usize::from(at)) {
+                at = *step.next.get(step.look.at(net, packet))?;
             } else if at & ACT != 0 {
-                let deed = self.acts.get(usize::from(at & !ACT))?;
-                let declined = !around.is_some_and(|around| (deed.run)(around, packet));
-                at = deed.next[usize::from(declined)];
+                at = self.act(at, around, packet);
             } else {
                 at = self.choice(at, net, packet)?;
             }
         }
+    }
+
+    /// Acts one after the other: behind one come only acts and ways.
+    #[inline(always)]
+    fn act(&self, mut at: u16, around: Option<&Around<'_>>, packet: &mut Buffer) -> u16 {
+        while at & WAY == 0
+            && let Some(deed) = self.acts.get(usize::from(at ^ ACT))
+        {
+            let declined = !around.is_some_and(|around| (deed.run)(around, packet));
+            at = deed.next[usize::from(declined)];
+        }
+        at
     }
 
     #[inline(never)]

@@ -161,7 +161,7 @@ fn link_completes(state: &NetState, packet: &Buffer, len: usize) -> bool {
     iface.is_some_and(|iface| iface.tx_checksum && len + ipv4::HEADER_LEN <= usize::from(iface.mtu))
 }
 
-#[inline]
+#[inline(always)]
 fn fill(packet: &mut Buffer) -> Result<(), WireError> {
     let (repr, src, dst) = header_of(packet);
     repr.emit_with_checksum(packet.data_mut(), src, dst)

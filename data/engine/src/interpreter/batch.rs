@@ -136,9 +136,39 @@ impl Dispositions<'_> {
     /// arrive there in their own order and not in the order of the nodes that claimed them.
     #[inline]
     fn apply(&mut self, i: usize, to: Destination) {
+        if let [only] = *self.state.claims {
+            let refused = self.carry_out(i, to, only.tasks);
+            self.count_claim(&only, refused);
+            return self.free(refused);
+        }
         let same = |c: &&Claimed| c.to == to;
         let tasks = self.state.claims[i..].iter().filter(same).fold(0, |m, c| m | c.tasks);
-        let refused = match to {
+        let refused = self.carry_out(i, to, tasks);
+        for n in i..self.state.claims.len() {
+            if self.state.claims[n].to == to {
+                let claim = self.state.claims[n];
+                self.count_claim(&claim, refused);
+                self.state.claims[n].tasks = 0;
+            }
+        }
+        self.free(refused);
+    }
+
+    #[inline]
+    fn count_claim(&self, claim: &Claimed, refused: Mask) {
+        let counters = &self.runtime.counters;
+        if let Some(taken) = claim.taken {
+            counters.add(taken, u64::from(claim.tasks.count_ones()));
+        }
+        if claim.tasks & refused != 0 {
+            counters.add(claim.full, u64::from((claim.tasks & refused).count_ones()));
+        }
+    }
+
+    /// Sends tasks where they were claimed for; returns those for which there was no room.
+    #[inline]
+    fn carry_out(&mut self, i: usize, to: Destination, tasks: Mask) -> Mask {
+        match to {
             Destination::Spawn { entry, priority } => {
                 let queue = self.runtime.tasks.queue(priority);
                 queue.push_all(entry, self.burst, tasks, self.batch.occupied)
@@ -151,19 +181,6 @@ impl Dispositions<'_> {
                 runtime.hand_to_owner(worker, program, entry, task)
             }),
             Destination::Hold { node, key } => self.hold(node, key, tasks),
-        };
-        for claim in self.state.claims[i..].iter_mut().filter(|c| c.to == to) {
-            let counters = &self.runtime.counters;
-            if let Some(taken) = claim.taken {
-                counters.add(taken, u64::from(claim.tasks.count_ones()));
-            }
-            if claim.tasks & refused != 0 {
-                counters.add(claim.full, u64::from((claim.tasks & refused).count_ones()));
-            }
-            claim.tasks = 0;
-        }
-        if refused != 0 {
-            self.free(refused);
         }
     }
 
