@@ -93,7 +93,7 @@ fn long_datagrams_are_echoed_in_fragments() {
         }
     }
     assert_eq!(fragments.v4.held(), (0, 0));
-    assert_eq!(fragments.memory().unwrap().available(), 128, "large frames came home");
+    assert_eq!(fragments.memory().unwrap().available(), 192, "large frames came home");
     host.finish();
 }
 
@@ -113,7 +113,7 @@ fn answers_to_silent_neighbours_hold_no_large_frames() {
         }
     }
     assert!(host.total("blocked_now") > 200, "answers and errors wait");
-    assert_eq!(large(), 128, "and none in a large frame");
+    assert_eq!(large(), 192, "and none in a large frame");
     host.receive(&pieces(&whole(5000, &payload(9000)), 1500, 1));
     let echoes: Vec<_> = host.sent().into_iter().filter(|f| f[..6] == PEER_MAC.0).collect();
     assert_eq!(joined(&echoes)[0][28..], payload(9000));
@@ -192,7 +192,7 @@ fn a_datagram_that_never_ends_is_reported_once_its_time_is_over() {
     };
     assert_eq!(quote, &first[0][14..14 + 548]);
     assert_eq!(host.count("RxL3IPv4Reassemble", CounterKind::Own, "expired"), 2);
-    assert_eq!((fragments.v4.held(), fragments.memory().unwrap().available()), ((0, 0), 128));
+    assert_eq!((fragments.v4.held(), fragments.memory().unwrap().available()), ((0, 0), 192));
     host.finish();
 }
 
@@ -239,7 +239,7 @@ fn bombs_are_bounded_and_others_are_served() {
     }
     assert!(fragments.v4.evicted() > 1000);
     host.advance(40 * SECOND);
-    assert_eq!((fragments.v4.held(), fragments.memory().unwrap().available()), ((0, 0), 128));
+    assert_eq!((fragments.v4.held(), fragments.memory().unwrap().available()), ((0, 0), 192));
     host.finish();
 }
 
