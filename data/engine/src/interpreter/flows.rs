@@ -77,7 +77,7 @@ impl Engine {
 
     /// Goes on with moving flows, at the end of a turn.
     #[inline]
-    pub(crate) fn move_flows(&mut self, reception: Reception, now: Nanos) {
+    pub(crate) fn move_flows(&mut self, reception: &Reception, now: Nanos) {
         if self.runtime.flows.is_busy() || self.runtime.following.has_requests() {
             self.move_on(reception, now);
         }
@@ -89,7 +89,7 @@ impl Engine {
     }
 
     #[cold]
-    fn move_on(&mut self, reception: Reception, now: Nanos) {
+    fn move_on(&mut self, reception: &Reception, now: Nanos) {
         for arrived in std::mem::take(&mut self.runtime.flows.arrived) {
             self.release(arrived, now);
         }

@@ -78,41 +78,72 @@ pub(crate) struct Arrived {
     pub(crate) order: Option<Arc<MoveOrder>>,
 }
 
-/// How much of the received packets a turn has taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reception {
-    /// Everything: the queues are empty.
-    Drained,
-    /// As much as a turn takes; there may be more.
-    More,
-    /// Less, for want of room.
-    Held,
+/// What a worker has received from each of its queues.
+#[derive(Debug, Default)]
+pub(crate) struct Reception {
+    turn: u64,
+    queues: Vec<Received>,
 }
 
-/// The most turns until everything has been received that was in the device queues: each receives up
-/// to four bursts of every queue.
-const MAX_TURNS: u32 = 64;
-
-/// Notices when everything has run that arrived before packets were redirected.
 #[derive(Clone, Copy, Debug, Default)]
+struct Received {
+    packets: u64,
+    /// The last turn in which nothing was left in the queue that matters to a move.
+    drained: u64,
+}
+
+/// More packets than a device's ring holds.
+const MORE_THAN_A_RING: u64 = 16_384;
+
+impl Reception {
+    pub(crate) fn new(queues: usize) -> Reception {
+        Reception { turn: 0, queues: vec![Received::default(); queues] }
+    }
+
+    pub(crate) fn begin_turn(&mut self) {
+        self.turn += 1;
+    }
+
+    /// A queue has given so many packets in this turn. `drained`: none is left, or those left are not
+    /// affected by redirections.
+    #[inline]
+    pub(crate) fn note(&mut self, queue: usize, packets: usize, drained: bool) {
+        let received = &mut self.queues[queue];
+        received.packets += packets as u64;
+        if drained {
+            received.drained = self.turn;
+        }
+    }
+}
+
+/// Notices when everything has run that arrived before packets were redirected. Counts for each queue,
+/// since one that is never empty, or held back in every turn, is past the redirection at some time, too.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct QueueWatch {
-    /// Whether packets have been redirected.
-    begun: bool,
-    /// Turns since then in which each queue gave as many packets as a turn takes.
-    turns: u32,
+    begun: Option<Begun>,
+}
+
+/// The moment at which the redirection was noticed.
+#[derive(Clone, Debug)]
+struct Begun {
+    turn: u64,
+    /// By queue: the packets received until then.
+    packets: Vec<u64>,
 }
 
 impl QueueWatch {
     /// Called at the end of each turn.
-    pub(crate) fn is_past(&mut self, order: &MoveOrder, reception: Reception) -> bool {
-        let is_past = match reception {
-            Reception::Drained => self.begun,
-            Reception::More => self.turns >= MAX_TURNS,
-            Reception::Held => false,
+    pub(crate) fn is_past(&mut self, order: &MoveOrder, reception: &Reception) -> bool {
+        let Some(begun) = &self.begun else {
+            self.begun = order.is_redirected().then(|| Begun {
+                turn: reception.turn,
+                packets: reception.queues.iter().map(|queue| queue.packets).collect(),
+            });
+            return false;
         };
-        self.turns += u32::from(self.begun && reception == Reception::More);
-        self.begun |= order.is_redirected();
-        is_past
+        reception.queues.iter().zip(&begun.packets).all(|(queue, before)| {
+            queue.drained > begun.turn || queue.packets - before > MORE_THAN_A_RING
+        })
     }
 }
 

@@ -48,6 +48,7 @@ pub struct Worker {
     /// The queue that receives first in the next turn; it rotates, so that none takes all the room.
     first: usize,
     bell: Bell,
+    reception: Reception,
     stats: Arc<WorkerStats>,
     pace: Arc<Pace>,
     /// Delivers graph updates, if the worker belongs to a team.
@@ -69,6 +70,7 @@ impl Worker {
         }
         Ok(Worker {
             egress: Egress::new(engine.limits(), &links),
+            reception: Reception::new(queues.len()),
             stats: Arc::new(WorkerStats::new(links)),
             engine,
             queues: queues.into_iter().map(Some).collect(),
@@ -153,17 +155,16 @@ impl Worker {
         self.take_over(now, &mut turn);
         let queues = self.queues.len();
         self.queues.iter_mut().flatten().for_each(|attached| attached.queue.advance(now));
-        let mut reception = Reception::Drained;
+        self.reception.begin_turn();
         for i in 0..queues {
-            let received = self.receive((self.first + i) % queues, now, &mut turn);
-            reception = reception.max(received);
+            self.receive((self.first + i) % queues, now, &mut turn);
         }
         self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
         if self.engine.descriptors().len() > 0 {
             self.look_at_descriptors(&turn);
         }
         turn.ran += self.engine.run(now, TASK_BUDGET);
-        self.engine.move_flows(reception, now);
+        self.engine.move_flows(&self.reception, now);
         let Worker { engine, queues, egress, stats, .. } = self;
         egress.send(engine, queues, &mut turn, now);
         for index in 0..queues.len() {
@@ -207,16 +208,17 @@ impl Worker {
         }
     }
 
-    /// Receives up to [`MAX_BURSTS`] bursts from a queue; returns whether there is more.
-    fn receive(&mut self, index: usize, now: Nanos, turn: &mut Turn) -> Reception {
-        for _ in 0..MAX_BURSTS {
-            match self.receive_burst(index, now, turn) {
-                (BURST, _) => {}
-                (received, asked) if received < asked => return Reception::Drained,
-                _ => return Reception::Held,
-            }
-        }
-        Reception::More
+    /// Receives up to [`MAX_BURSTS`] bursts from a queue.
+    fn receive(&mut self, index: usize, now: Nanos, turn: &mut Turn) {
+        let before = turn.received;
+        let is_empty = (0..MAX_BURSTS).find_map(|_| {
+            let (received, asked) = self.receive_burst(index, now, turn);
+            (received < BURST).then_some(received < asked)
+        });
+        // No filter redirects what an application sends, and what is in a failed queue is lost.
+        let matters = self.queues[index].as_ref().is_some_and(|a| !a.queue.holds_back());
+        let drained = is_empty == Some(true) || !matters;
+        self.reception.note(index, turn.received - before, drained);
     }
 
     /// Receives a burst and runs it; returns how many packets it had, and how many there was room for.

@@ -117,7 +117,7 @@ impl Block for Sequence {
 }
 
 /// `Source`, `Seq`, `Sink`.
-fn sequence() -> Graph {
+pub(super) fn sequence() -> Graph {
     let mut graph = path(&[(0, false)]);
     let id = graph.find("s0").expect("a stage");
     let node = graph.node_mut(id);

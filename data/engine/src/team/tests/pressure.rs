@@ -1,7 +1,12 @@
 //! One congested place costs nobody else: rings between workers that are full, and moves of flows
 //! beside links that take nothing.
 
-use super::flows::{FLOW, SEQUENCE, counts};
+use std::collections::VecDeque;
+
+use weever_link::{LinkError, QueueStats};
+use weever_packet::Buffer;
+
+use super::flows::{FLOW, SEQUENCE, counts, key, sequence};
 use super::*;
 use crate::testkit::hash;
 
@@ -115,4 +120,105 @@ fn packets_of_flows_are_not_lost_at_a_ring_full_of_strangers() {
     // One in three, so they are not numbered one after the other.
     assert_eq!(counts(&mut b.team.workers).iter().sum::<u64>(), 401);
     assert_eq!(rings_full(&mut b, "Seq"), 0);
+}
+
+/// An application's queue that takes nothing.
+struct Application {
+    /// Whether it always has a packet more.
+    is_endless: bool,
+    given: u64,
+}
+
+/// A flow with packets at all times.
+const ENDLESS: u64 = 77;
+
+impl LinkQueue for Application {
+    fn rx(&mut self, pool: &mut PoolCache, burst: &mut Burst, n: usize) -> Result<usize, LinkError> {
+        let n = if self.is_endless { n.min(64) } else { 0 };
+        for slot in 0..n {
+            let Some(mut buffer) = pool.alloc() else { return Ok(slot) };
+            let number = ENDLESS * FLOW + self.given;
+            assert!(buffer.append(&[0; 52]) && buffer.append(&number.to_be_bytes()));
+            burst.put(slot, buffer);
+            self.given += 1;
+        }
+        Ok(n)
+    }
+
+    fn tx(&mut self, _: &mut PoolCache, _: &mut VecDeque<Buffer>) -> Result<usize, LinkError> {
+        Ok(0)
+    }
+
+    fn flush(&mut self, _: &mut PoolCache) -> Result<(), LinkError> {
+        Ok(())
+    }
+
+    fn unsent(&self) -> bool {
+        false
+    }
+
+    fn holds_back(&self) -> bool {
+        true
+    }
+
+    fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+
+    fn stats(&self) -> QueueStats {
+        QueueStats::default()
+    }
+}
+
+/// Two workers with a queue each, and everything goes through `Seq`; worker 1 has an application, too.
+fn two_workers(is_endless: bool) -> Bench {
+    let pool = pool(8192);
+    let config = MemoryConfig { queues: WORKERS as u16, ring: 512, ..MemoryConfig::default() };
+    let (mut left, mut right) = pair(&config).expect("descriptors");
+    let members = left.take_queues().into_iter().enumerate().map(|(i, queue)| {
+        let mut queues = vec![MemberQueue { link: 0, source: SOURCE.into(), queue }];
+        if i == 1 {
+            let queue = Box::new(Application { is_endless, given: 0 });
+            queues.push(MemberQueue { link: 1, source: SOURCE.into(), queue });
+        }
+        let limits = Limits { outbox: OUTBOX, links: 2, ..Limits::default() };
+        Member { name: format!("worker-{i}"), pool: pool.cache(), limits, queues }
+    });
+    let (members, registry) = (members.collect(), registry().with(&[&SEQUENCE]));
+    let team = Team::build(sequence(), registry, Arc::new(Env::new()), members).expect("sound");
+    Bench { team, peers: right.take_queues(), cache: pool.cache(), pool }
+}
+
+const OUTBOX: usize = 128;
+
+/// An application sends more than the link takes, or a device's queue has more requests than the link
+/// takes answers: four packets a turn.
+#[test]
+fn a_queue_that_is_held_back_in_every_turn_does_not_keep_a_move_open() {
+    for (is_application, most_turns) in [(true, 8), (false, 16_384 / 4 + 8)] {
+        let mut b = two_workers(is_application);
+        send(&mut *b.peers[0], &mut b.cache, FLOW, 1);
+        let mut now = 0;
+        let mut turn = |b: &mut Bench| {
+            now += 1;
+            if !is_application {
+                send(&mut *b.peers[1], &mut b.cache, ENDLESS * FLOW + 8 * now, 8);
+            }
+            b.team.workers.iter_mut().for_each(|worker| drop(worker.turn(now)));
+            let mut burst = Burst::new();
+            let n = b.peers[1].rx(&mut b.cache, &mut burst, 4).expect("the other end is there");
+            (0..n).filter_map(|i| burst.take(i)).for_each(|buffer| b.cache.free(buffer));
+        };
+        (0..200).for_each(|_| turn(&mut b));
+        let moves = b.team.publisher.begin_moves("Seq", &[(key(1), 1)]).expect("it has flows");
+        turn(&mut b);
+        assert!(moves.wait_begun(Duration::ZERO));
+        moves.redirected();
+        let needed = (0..most_turns).position(|_| {
+            turn(&mut b);
+            moves.progress().open == 0
+        });
+        assert_eq!(moves.progress().moved, 1, "an application: {is_application}, {needed:?}");
+        assert!(is_application || needed > Some(64), "its queue was never empty");
+    }
 }
