@@ -90,8 +90,10 @@ impl Engine {
 
     #[cold]
     fn move_on(&mut self, reception: &Reception, now: Nanos) {
+        // A burst in any case: another link, whose outbox is full, holds no move up.
+        let mut room = self.outbox_room().max(BURST);
         for arrived in std::mem::take(&mut self.runtime.flows.arrived) {
-            self.release(arrived, now);
+            room -= self.release(arrived, room, now);
         }
         self.send_requests();
         if self.runtime.flows.inbox.has_any() {
@@ -108,7 +110,11 @@ impl Engine {
         let mut orders = std::mem::take(&mut self.runtime.flows.orders);
         orders.retain_mut(|leaving| {
             let is_past = leaving.queues.is_past(&leaving.order, reception);
-            !(is_past && leaving.unanswered == 0 && self.finish(leaving, now))
+            let is_due = is_past && leaving.unanswered == 0;
+            if is_due {
+                self.finish(leaving, now);
+            }
+            !is_due
         });
         self.runtime.flows.orders.append(&mut orders);
         let Runtime { flows, peers: Some(peers), .. } = &mut self.runtime else { return };
@@ -179,18 +185,13 @@ impl Engine {
         });
     }
 
-    /// Sends the state of an order's flows; `false`: there is no room yet for the packets that run
-    /// before.
-    fn finish(&mut self, leaving: &Leaving, now: Nanos) -> bool {
-        let Some(entry) = self.plan.program.at(leaving.order.at) else { return true };
-        if self.runtime.tasks.queued(entry) > self.outbox_room() {
-            return false;
-        }
+    /// Runs the packets that came before, and sends the state of an order's flows.
+    fn finish(&mut self, leaving: &Leaving, now: Nanos) {
+        let Some(entry) = self.plan.program.at(leaving.order.at) else { return };
         let mut tasks = Vec::new();
         self.runtime.tasks.take_all(entry, |_, task| tasks.push(task));
         self.run_tasks(entry, tasks, now);
         self.send_flows(entry, leaving, now);
-        true
     }
 
     fn send_flows(&mut self, entry: Entry, leaving: &Leaving, now: Nanos) {
@@ -267,7 +268,8 @@ impl Engine {
             }
             _ => Outcome::Gone,
         };
-        self.release(Arrived { place: (entry, key), outcome, order }, now);
+        let room = self.outbox_room();
+        self.release(Arrived { place: (entry, key), outcome, order }, room, now);
     }
 
     /// Sends a flow on to the worker that has the node, with the packets that wait for it here.
@@ -289,26 +291,23 @@ impl Engine {
         }
     }
 
-    /// Runs the packets that waited for a flow, as far as there is room behind them. Until all have
-    /// run, the flow counts as arriving, so that later ones stay behind them.
-    fn release(&mut self, arrived: Arrived, now: Nanos) {
+    /// Runs up to `room` packets that waited for a flow; returns how many. Until all have run, the flow
+    /// counts as arriving, so that later ones stay behind them.
+    fn release(&mut self, arrived: Arrived, room: usize, now: Nanos) -> usize {
         let place = arrived.place;
         let entry = place.0;
-        let Some((_, owners)) = self.owners(entry) else { return };
-        loop {
-            let tasks = self.runtime.flows.take_held(place, BURST.min(self.outbox_room()));
-            if tasks.is_empty() {
-                break;
-            }
-            self.runtime.flows.releasing = Some(place);
-            self.run_tasks(entry, tasks, now);
-            self.runtime.flows.releasing = None;
-        }
+        let Some((_, owners)) = self.owners(entry) else { return 0 };
+        let tasks = self.runtime.flows.take_held(place, room);
+        let ran = tasks.len();
+        self.runtime.flows.releasing = Some(place);
+        self.run_tasks(entry, tasks, now);
+        self.runtime.flows.releasing = None;
         if self.runtime.flows.holds(place) {
             self.runtime.flows.arrived.push(arrived);
         } else {
             self.settle(&arrived, &owners);
         }
+        ran
     }
 
     /// Ends the move of a flow whose packets have all run.

@@ -74,11 +74,6 @@ impl Tasks {
         }
     }
 
-    /// How many tasks are queued for `entry`.
-    pub(crate) fn queued(&self, entry: Entry) -> usize {
-        self.woken[entry.index()].len() + self.high.queued(entry) + self.low.queued(entry)
-    }
-
     /// Removes every task queued for `entry`, in the order in which they would have run.
     pub(crate) fn take_all(&mut self, entry: Entry, mut each: impl FnMut(Priority, Task)) {
         let woken = std::mem::take(&mut self.woken[entry.index()]);
@@ -208,10 +203,6 @@ impl PriorityQueue {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
-    }
-
-    fn queued(&self, entry: Entry) -> usize {
-        self.queues[entry.index()].len()
     }
 
     /// Whether the entry's queue takes one more task.

@@ -133,7 +133,12 @@ struct Application {
 const ENDLESS: u64 = 77;
 
 impl LinkQueue for Application {
-    fn rx(&mut self, pool: &mut PoolCache, burst: &mut Burst, n: usize) -> Result<usize, LinkError> {
+    fn rx(
+        &mut self,
+        pool: &mut PoolCache,
+        burst: &mut Burst,
+        n: usize,
+    ) -> Result<usize, LinkError> {
         let n = if self.is_endless { n.min(64) } else { 0 };
         for slot in 0..n {
             let Some(mut buffer) = pool.alloc() else { return Ok(slot) };
@@ -221,4 +226,28 @@ fn a_queue_that_is_held_back_in_every_turn_does_not_keep_a_move_open() {
         assert_eq!(moves.progress().moved, 1, "an application: {is_application}, {needed:?}");
         assert!(is_application || needed > Some(64), "its queue was never empty");
     }
+}
+
+/// The outbox of an unrelated link is full, and packets of a flow wait for its state.
+#[test]
+fn a_link_that_takes_nothing_does_not_keep_the_packets_of_a_flow() {
+    let mut b = two_workers(false);
+    send(&mut *b.peers[0], &mut b.cache, FLOW, 1);
+    b.team.workers[0].turn(1);
+    let outbox = b.team.workers[1].engine().outbox(1);
+    outbox.extend((0..OUTBOX).map(|_| b.cache.alloc().expect("enough frames")));
+    let moves = b.team.publisher.begin_moves("Seq", &[(key(1), 1)]).expect("it has flows");
+    b.team.workers[0].turn(2);
+    assert!(moves.wait_begun(Duration::ZERO));
+    send(&mut *b.peers[1], &mut b.cache, FLOW + 1, 200);
+    b.team.workers[1].turn(3);
+    moves.redirected();
+    let mut back = Vec::new();
+    for now in 4..16 {
+        b.team.workers.iter_mut().for_each(|worker| drop(worker.turn(now)));
+        b.peers.iter_mut().for_each(|peer| receive(&mut **peer, &mut b.cache, &mut back));
+    }
+    assert_eq!(moves.progress().moved, 1);
+    assert_eq!(counts(&mut b.team.workers), [201, 0, 0, 0]);
+    assert_eq!(back, (FLOW..FLOW + 201).collect::<Vec<u64>>(), "none ended at the outbox");
 }
