@@ -36,6 +36,7 @@ mod connections;
 mod datagram;
 mod link;
 mod listener;
+mod memory;
 mod moves;
 mod network;
 mod passage;

@@ -12,6 +12,7 @@ use weever_app_ring::{Geometry, StackEnd};
 use weever_net::demux::{Binding, Bindings, Holder, PortRange, Sharing};
 use weever_packet::Pool;
 
+use crate::memory::{MemoryBound, QueueMemory};
 use crate::network::HostNetwork;
 use crate::network::{Group, Groups, Joined, binding_of};
 use crate::request::ServerError;
@@ -27,8 +28,7 @@ struct Queue {
     owner: Identity,
     /// The frames of the channel to each worker.
     frames: u32,
-    /// Bytes of all its channels.
-    memory: usize,
+    memory: QueueMemory,
     sockets: HashSet<u32>,
     /// The counters of its closed sockets.
     closed: SocketCounts,
@@ -81,8 +81,7 @@ pub struct AppServer {
     max_sockets: usize,
     /// The first port that is not root's.
     first_port: u16,
-    /// The most bytes of memory of all queues together.
-    most_memory: usize,
+    memory: MemoryBound,
     /// How often a socket was opened or closed.
     changes: u64,
     next_queue: QueueId,
@@ -109,7 +108,7 @@ impl AppServer {
             entries: 0,
             max_sockets,
             first_port: FIRST_UNPRIVILEGED,
-            most_memory: usize::MAX,
+            memory: MemoryBound::none(),
             changes: 0,
             next_queue: 1,
             next_socket: 1,
@@ -122,17 +121,9 @@ impl AppServer {
     }
 
     /// Bounds the memory that applications' queues have together, in bytes; without bound at first. Queues
-    /// that are there keep theirs.
+    /// that are there keep theirs, and closed ones count until workers and connections have let go of them.
     pub fn set_memory(&mut self, most: usize) {
-        self.most_memory = most;
-    }
-
-    /// Whether a queue of so many bytes fits beside the others.
-    fn check_memory(&self, wanted: usize) -> Result<(), ServerError> {
-        let held = self.queues.values().map(|queue| queue.memory).sum();
-        let fits = wanted.checked_add(held).is_some_and(|sum| sum <= self.most_memory);
-        let (most, queues) = (self.most_memory, self.queues.len());
-        if fits { Ok(()) } else { Err(ServerError::Memory { wanted, held, queues, most }) }
+        self.memory.most = most;
     }
 
     /// Keeps the stack's own services out of applications' reach: `binding` is in use from now on, for
@@ -177,8 +168,9 @@ impl AppServer {
         geometry: Geometry,
     ) -> Result<OpenedQueue, ServerError> {
         geometry.check()?;
-        let memory = geometry.total_size().saturating_mul(self.workers.len());
-        self.check_memory(memory)?;
+        let each = geometry.total_size();
+        let open = self.queues.values().map(|queue| &queue.memory);
+        self.memory.check(each.saturating_mul(self.workers.len()), open)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = eventfd(0, flags).map_err(ServerError::system("eventfd"))?;
         let clone = |fd: &OwnedFd| fd.as_fd().try_clone_to_owned();
@@ -193,6 +185,8 @@ impl AppServer {
             worker_wakes.push(clone(&worker.wake).map_err(failed)?);
             ends.push((Box::new(end), clone(&wake).map_err(failed)?));
         }
+        let memory =
+            QueueMemory { each, channels: ends.iter().map(|(end, _)| end.memory_use()).collect() };
         let id = self.next_queue;
         self.next_queue += 1;
         self.queues.insert(
@@ -220,6 +214,7 @@ impl AppServer {
     /// [`ServerError::NoQueue`].
     pub fn close_queue(&mut self, queue: QueueId) -> Result<(), ServerError> {
         let there = self.queues.remove(&queue).ok_or(ServerError::NoQueue(queue))?;
+        self.memory.close(there.memory);
         for socket in there.sockets {
             self.forget(socket);
         }

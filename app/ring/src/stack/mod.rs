@@ -13,7 +13,7 @@ use crate::memory::SharedMemory;
 use crate::ring::{Consumer, Producer};
 
 pub use deliver::Delivery;
-pub use transmit::{SentFrame, SentFrames, Transmit};
+pub use transmit::{MemoryUse, SentFrame, SentFrames, Transmit};
 
 /// The stack's private record of a frame's holder. The application's entries are checked against it.
 #[derive(Clone, Copy, PartialEq, Eq)]

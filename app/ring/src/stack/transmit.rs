@@ -1,6 +1,6 @@
 //! Entries of the transmit ring are taken and checked, and their frames go back to the application.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::{Holder, Part, StackEnd};
 use crate::app::AHEAD;
@@ -49,6 +49,17 @@ impl SentFrame {
 /// The octets of sent frames, which stay readable when the channel itself is closed.
 #[derive(Clone, Debug)]
 pub struct SentFrames(Arc<SharedMemory>);
+
+/// Tells whether this process still maps a channel's memory; does not keep it mapped.
+#[derive(Clone, Debug)]
+pub struct MemoryUse(Weak<SharedMemory>);
+
+impl MemoryUse {
+    /// Whether the channel is open, or sent frames of it may still be read.
+    pub fn is_mapped(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
 
 impl SentFrames {
     /// Copies octets of a frame, from the `skip`th on, to `out`, and returns how many.
@@ -196,6 +207,11 @@ impl StackEnd {
     /// The octets of kept frames.
     pub fn sent_frames(&self) -> SentFrames {
         SentFrames(Arc::clone(&self.memory))
+    }
+
+    /// Tells whether the channel's memory is still mapped here when the channel itself is closed.
+    pub fn memory_use(&self) -> MemoryUse {
+        MemoryUse(Arc::downgrade(&self.memory))
     }
 
     /// Gives a kept frame back to the application, which sees it after [`publish`](Self::publish).

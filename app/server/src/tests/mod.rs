@@ -301,6 +301,12 @@ fn applications_have_no_more_memory_together_than_they_may() {
     assert!(matches!(refused, ServerError::Memory { queues: 2, .. }), "{refused}");
     assert!(refused.to_string().contains("raise `apps-memory`"), "{refused}");
     bench.server.close_queue(first).unwrap();
+    let refused = bench.server.open_queue(identity(0), GEOMETRY).unwrap_err();
+    assert!(
+        matches!(refused, ServerError::Memory { queues: 2, .. }),
+        "its worker has it: {refused}"
+    );
+    bench.turn(Vec::new());
     bench.open();
 }
 

@@ -335,3 +335,24 @@ fn listeners_have_settings_and_streams_say_how_they_are_doing() {
     let owner = connections[0].owner.as_ref().unwrap();
     assert_eq!((owner.0, connections[0].info), (s.queue, info));
 }
+
+#[test]
+fn memory_of_a_closed_queue_counts_until_its_connections_have_ended() {
+    let mut s = streams();
+    s.bench.server.set_memory(GEOMETRY.total_size());
+    let listener = s.listen(80);
+    s.turn();
+    s.requests();
+    let stream = s.port.accept(listener, here(80), peer()).unwrap();
+    s.turn();
+    s.received();
+    s.send(stream, b"not acknowledged");
+    s.turn();
+    s.bench.server.close_queue(s.queue).unwrap();
+    s.bench.turn(Vec::new());
+    let refused = s.bench.server.open_queue(identity(0), GEOMETRY).unwrap_err();
+    assert!(matches!(refused, ServerError::Memory { queues: 1, .. }), "{refused}");
+    s.port.tell(stream, StreamEvent::Closed);
+    s.bench.turn(Vec::new());
+    s.bench.open();
+}
