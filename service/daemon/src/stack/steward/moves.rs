@@ -5,15 +5,21 @@
 //! notes 0036 and 0055). A filter of one connection names it; for wider ones the workers list their
 //! connections, and the plan says where each will arrive. Where a hash that is not known decides that,
 //! connections follow their segments by themselves, a little later.
+//!
+//! Each link has a mover, and a flow's name does not tell by which link its packets come. So a mover leaves
+//! connections alone whose address is another link's: they have filters of their own there.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use weever_block::{FlowEnds, FlowKey};
-use weever_blocks_std::host::Secret;
+use weever_blocks_std::host::{Network, Secret};
 use weever_blocks_std::tcp::flow_of;
 use weever_engine::{FlowMoves, Publisher};
+use weever_host::HostHandle;
+use weever_net::state::NetConfig;
 use weever_plan::config::Configuration;
 use weever_plan::flow::Conj;
 use weever_plan::map::Places;
@@ -30,6 +36,8 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Moves connections to the workers behind their queues.
 pub(super) struct ConnectionMover {
+    link: u16,
+    network: Arc<Network>,
     publisher: Arc<Publisher>,
     secret: Secret,
     workers: u16,
@@ -39,9 +47,17 @@ pub(super) struct ConnectionMover {
 }
 
 impl ConnectionMover {
-    /// The connections of a team of so many workers under the root key of its host.
-    pub(super) fn new(publisher: Arc<Publisher>, secret: Secret, workers: u16) -> ConnectionMover {
-        ConnectionMover { publisher, secret, workers, present: Filters::default(), moving: None }
+    /// The connections by link number `link` of a host.
+    pub(super) fn new(link: u16, host: &HostHandle) -> ConnectionMover {
+        ConnectionMover {
+            link,
+            network: Arc::clone(&host.network),
+            publisher: Arc::clone(&host.publisher),
+            secret: *host.env.get_or_default::<Secret>(),
+            workers: host.workers.len() as u16,
+            present: Filters::default(),
+            moving: None,
+        }
     }
 
     /// The filters become those of `next`: connections that will arrive at another worker begin to move.
@@ -82,6 +98,7 @@ impl ConnectionMover {
     /// The connections that a changed filter takes or took, with the workers where they will arrive.
     fn to_move(&self, nic: &Nic, next: &Configuration) -> Vec<(FlowKey, u16)> {
         let Ok(owners) = self.publisher.flow_owners(ENDPOINT) else { return Vec::new() };
+        let network = self.network.state();
         let mut concerned: HashMap<FlowKey, Conj> = HashMap::new();
         let mut wide = Vec::new();
         for packets in self.present.changes(&Filters::of(nic, next)) {
@@ -90,12 +107,12 @@ impl ConnectionMover {
                 continue;
             };
             let key = flow_of(&self.secret, tuple.dst, tuple.src);
-            if owners.owner(key).is_some() {
+            if owners.owner(key).is_some() && is_of(network.config(), self.link, tuple.dst.ip()) {
                 concerned.extend(tuple.packets().map(|packets| (key, packets)));
             }
         }
         if !wide.is_empty() && !owners.is_empty() {
-            let all = self.connections().into_iter();
+            let all = self.connections(network.config()).into_iter();
             let taken = |packets: &Conj| wide.iter().any(|wide| !wide.disjoint(packets));
             concerned.extend(all.filter(|(_, packets)| taken(packets)));
         }
@@ -112,16 +129,71 @@ impl ConnectionMover {
         concerned.into_iter().filter_map(next_worker).collect()
     }
 
-    /// All connections, with their packets from the peer.
-    fn connections(&self) -> Vec<(FlowKey, Conj)> {
+    /// All connections of the link, with their packets from the peer.
+    fn connections(&self, network: &NetConfig) -> Vec<(FlowKey, Conj)> {
         let listed = self.publisher.list_flows(ENDPOINT).ok();
         let Some(flows) = listed.and_then(|lists| lists.wait(PATIENCE)) else {
             tracing::debug!("a worker is late: its connections follow their filters later");
             return Vec::new();
         };
-        let packets = |FlowEnds { key, protocol, local, remote }: FlowEnds| {
-            Some((key, FiveTuple { protocol, src: remote, dst: local }.packets()?))
+        of_link(network, self.link, flows.into_iter().map(|(_, flow)| flow))
+    }
+}
+
+/// The flows at addresses of a link, with their packets from the peer.
+fn of_link(
+    network: &NetConfig,
+    link: u16,
+    flows: impl Iterator<Item = FlowEnds>,
+) -> Vec<(FlowKey, Conj)> {
+    let packets = |FlowEnds { key, protocol, local, remote }: FlowEnds| {
+        Some((key, FiveTuple { protocol, src: remote, dst: local }.packets()?))
+    };
+    flows.filter(|flow| is_of(network, link, flow.local.ip())).filter_map(packets).collect()
+}
+
+/// Whether an interface on the link has the address.
+fn is_of(network: &NetConfig, link: u16, address: IpAddr) -> bool {
+    let mut interfaces = network.interfaces().iter().filter(|iface| iface.link == link);
+    interfaces.any(|iface| match address {
+        IpAddr::V4(address) => iface.v4.is_ours(address),
+        IpAddr::V6(address) => iface.v6.is_ours(address),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use weever_net::addr::Locals;
+    use weever_net::iface::{IfaceId, Interface};
+    use weever_wire::MacAddr;
+
+    use super::*;
+
+    /// The names, their places here, of the connections to these addresses that the mover of a link moves.
+    fn moved(link: u16, to: [&str; 3]) -> Vec<FlowKey> {
+        let mut network = NetConfig::new();
+        for (number, address) in ["10.1.0.1/24", "10.2.0.1/24"].into_iter().enumerate() {
+            let number = number as u16;
+            let v4 = Locals::new(&[address.parse().unwrap()]);
+            let mac = MacAddr([2, 0, 0, 0, 0, number as u8]);
+            let iface = Interface::new(IfaceId(number), format!("if{number}"), number, mac);
+            network.add_interface(iface.with_v4(v4)).unwrap();
+        }
+        let flow = |(number, local): (usize, &str)| FlowEnds {
+            key: FlowKey::of_hash(number as u64),
+            protocol: 6,
+            local: local.parse().unwrap(),
+            remote: "10.9.0.9:4000".parse().unwrap(),
         };
-        flows.into_iter().filter_map(|(_, flow)| packets(flow)).collect()
+        let flows = to.into_iter().enumerate().map(flow);
+        of_link(&network, link, flows).into_iter().map(|(key, _)| key).collect()
+    }
+
+    #[test]
+    fn a_link_moves_the_connections_of_its_own_addresses() {
+        let to = ["10.1.0.1:80", "10.2.0.1:80", "10.1.0.1:81"];
+        assert_eq!(moved(0, to), [0, 2].map(FlowKey::of_hash));
+        assert_eq!(moved(1, to), [1].map(FlowKey::of_hash));
+        assert_eq!(moved(2, to), []);
     }
 }

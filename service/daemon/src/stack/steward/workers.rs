@@ -4,7 +4,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use weever_blocks_std::host::Secret;
 use weever_engine as engine;
 use weever_host::{HostHandle, WorkerHandle};
 use weever_plan::config::Configuration;
@@ -38,9 +37,7 @@ impl WorkerReceivers {
         graph_parts: Option<Arc<GraphParts>>,
         wait_modes: Arc<WaitModes>,
     ) -> WorkerReceivers {
-        let secret = *host.env.get_or_default::<Secret>();
-        let connections =
-            ConnectionMover::new(Arc::clone(&host.publisher), secret, host.workers.len() as u16);
+        let connections = ConnectionMover::new(link, host);
         let (present, next, took) = (Vec::new(), None, Duration::ZERO);
         WorkerReceivers { link, graph_parts, wait_modes, connections, present, next, took }
     }
