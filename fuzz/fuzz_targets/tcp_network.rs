@@ -56,7 +56,7 @@ impl Host {
         self.endpoint.consume(id, len, now);
     }
 
-    fn transmit(&mut self, at: usize, now: u64) {
+    fn transmit(&mut self, now: u64) {
         for count in 0.. {
             let Some(transmit) = self.endpoint.poll_transmit(now) else { break };
             assert!(count < 20_000, "it stops sending");
@@ -144,9 +144,9 @@ fuzz_target!(|data: &[u8]| {
         if hosts[1].id.is_none() {
             hosts[1].id = hosts[1].endpoint.accept(listener);
         }
-        for (at, host) in hosts.iter_mut().enumerate() {
+        for host in &mut hosts {
             host.endpoint.handle_timeout(now);
-            host.transmit(at, now);
+            host.transmit(now);
             host.endpoint.check_invariants();
         }
     }
