@@ -1,12 +1,19 @@
 //! AF_XDP sends: packets and their frames when the device does not take them.
 
+#![expect(
+    unsafe_code,
+    reason = "a system call is made to fail by the kernel's filters of system calls"
+)]
+
 mod common;
 
 use std::collections::VecDeque;
+use std::thread;
 use std::time::Instant;
 
 use common::{Opened, PATIENCE, config, open_left, opened, pool};
-use weever_link::{Link, LinkQueue};
+use libc::{SYS_sendto, c_int};
+use weever_link::{Link, LinkError, LinkQueue};
 use weever_link_sys::packet::{PacketSocket, Protocol};
 use weever_packet::{Buffer, Burst, PoolCache};
 use weever_testbed::{Fixture, require_net_admin};
@@ -66,6 +73,71 @@ fn a_device_set_down_drops_what_is_to_be_sent_and_goes_on_when_it_is_up() {
     assert_eq!(queue.next_deadline(), None);
     send_many(&mut *queue, &mut cache, 3);
     assert_eq!((queue.stats().tx_packets, queue.stats().tx_dropped), (4, 5));
+}
+
+/// Packets for which the kernel has no room now stay in the ring, of which nothing is counted as lost. A device that
+/// is gone ends the queue.
+#[test]
+fn packets_whose_sending_failed_for_now_stay_in_the_ring_and_are_sent_later() {
+    require_net_admin!();
+    let net = Fixture::pair(1).unwrap();
+    let Opened { mut queue, mut cache, link: _link, .. } = opened(&net, 1024);
+    let witness = net.right.run(|| PacketSocket::open("right0", Protocol::EtherType(0x88b5)));
+    let numbered = |cache: &mut PoolCache, number: u8| {
+        let mut packet = cache.alloc().unwrap();
+        assert!(packet.append(&[0xff; 12]) && packet.append(&[0x88, 0xb5, number]));
+        packet
+    };
+    let mut packets: VecDeque<_> = (0..3).map(|number| numbered(&mut cache, number)).collect();
+    assert_eq!(queue.tx(&mut cache, &mut packets).unwrap(), 3);
+    for errno in [libc::ENOMEM, libc::ENOBUFS, libc::EAGAIN, libc::EINTR] {
+        flush_failing(errno, &mut *queue, &mut cache).unwrap();
+        assert!(queue.unsent(), "{errno}");
+        assert_eq!(queue.stats().tx_dropped, 0, "{errno}");
+    }
+    queue.flush(&mut cache).unwrap();
+    assert!(!queue.unsent());
+    let witness = witness.unwrap();
+    for number in 0..3 {
+        let mut frame = [0; 100];
+        witness.receive(&mut frame, PATIENCE).unwrap().unwrap();
+        assert_eq!(frame[14], number);
+    }
+    let mut packets = [numbered(&mut cache, 3)].into();
+    queue.tx(&mut cache, &mut packets).unwrap();
+    let gone = flush_failing(libc::ENXIO, &mut *queue, &mut cache);
+    assert!(matches!(gone, Err(LinkError::Gone { .. })), "{gone:?}");
+}
+
+/// Flushes on a thread whose `sendto` fails with this error.
+fn flush_failing(
+    errno: c_int,
+    queue: &mut dyn LinkQueue,
+    cache: &mut PoolCache,
+) -> Result<(), LinkError> {
+    let flushed = || {
+        fail_sendto(errno);
+        queue.flush(cache)
+    };
+    thread::scope(|scope| scope.spawn(flushed).join().unwrap())
+}
+
+/// From now on each `sendto` of the calling thread fails.
+fn fail_sendto(errno: c_int) {
+    let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let mut steps = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, SYS_sendto as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: plain numbers; the program and its steps outlive the calls, which only read them.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
+    }
 }
 
 /// Sends `n` frames as far as the queue takes them, for no longer than there is patience.
