@@ -40,6 +40,7 @@ mod memory;
 mod moves;
 mod network;
 mod passage;
+mod pending;
 mod port;
 mod queue;
 mod request;

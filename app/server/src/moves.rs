@@ -27,13 +27,7 @@ impl Streams {
             return None;
         }
         let mut stream = self.open.remove(&id)?;
-        let mut requests = Vec::new();
-        for request in std::mem::take(&mut self.requests) {
-            match request.stream() {
-                Some(of) if of == id => requests.push(request),
-                _ => self.requests.push_back(request),
-            }
-        }
+        let requests = self.requests.take_of(&mut stream.last_request);
         if stream.open {
             let (queue, number) = (stream.queue, stream.number);
             let relay = Relay { queue, number, to: None, out: Default::default(), done: false };
@@ -52,7 +46,9 @@ impl Streams {
     ) -> bool {
         let Ok(moved) = state.downcast::<Moved>() else { return false };
         let Moved { mut stream, requests, from } = *moved;
-        self.requests.extend(requests);
+        for request in requests {
+            self.requests.push_of(&mut stream.last_request, request);
+        }
         let (queue, number, open) = (stream.queue, stream.number, stream.open);
         let worker = self.worker;
         if let Some(channel) = channels.of(queue)

@@ -16,7 +16,7 @@ pub(crate) struct Port(pub(crate) SharedEnds);
 
 impl StreamPort for Port {
     fn next_request(&self) -> Option<StreamRequest> {
-        self.0.borrow_mut().streams.requests.pop_front()
+        self.0.borrow_mut().streams.requests.pop()
     }
 
     fn accept(

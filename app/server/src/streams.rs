@@ -23,6 +23,7 @@ use weever_net::stream::{StreamEvent, StreamId, StreamRequest};
 
 use crate::channels::{Channel, Channels};
 use crate::passage::{Action, Passage, Peer, Relay, Told};
+use crate::pending::{LastRequest, Pending};
 use crate::request::Connections;
 
 /// Numbers of a worker's streams, below the worker's own and the highest bit.
@@ -58,6 +59,8 @@ pub(crate) struct Stream {
     resets: bool,
     /// It came from another worker, and its application has not changed over yet.
     pub(crate) passage: Option<Box<Passage>>,
+    /// Its last among the pending requests.
+    pub(crate) last_request: LastRequest,
 }
 
 /// Listeners with one binding: connections go to them in turn.
@@ -87,7 +90,7 @@ pub(crate) struct Streams {
     /// The transport may deliver where it could not.
     pub(crate) freed: bool,
     pub(crate) groups: Vec<Group>,
-    pub(crate) requests: VecDeque<StreamRequest>,
+    pub(crate) requests: Pending,
     /// Events and answers that the channels had no room for, in order.
     pub(crate) untold: VecDeque<(StreamId, Told)>,
     /// Queues that had no room for octets or connections.
@@ -117,7 +120,7 @@ impl Streams {
             returns: Vec::new(),
             freed: false,
             groups: Vec::new(),
-            requests: VecDeque::new(),
+            requests: Pending::default(),
             untold: VecDeque::new(),
             short: Vec::new(),
             reports: VecDeque::new(),
@@ -152,13 +155,13 @@ impl Streams {
         }
         let members = vec![(queue, listener)];
         self.groups.push(Group { id: listener, binding, members, next: 0 });
-        self.requests.push_back(StreamRequest::Listen { listener, binding, backlog });
+        self.requests.push(StreamRequest::Listen { listener, binding, backlog });
     }
 
     /// An operator wants the list of connections.
     pub(crate) fn report(&mut self, most: usize, to: Sender<Connections>) {
         self.reports.push_back(to);
-        self.requests.push_back(StreamRequest::Report { most });
+        self.requests.push(StreamRequest::Report { most });
     }
 
     pub(crate) fn stop_listening(&mut self, listener: u32) {
@@ -166,7 +169,7 @@ impl Streams {
         self.groups.retain_mut(|group| {
             group.members.retain(|(_, member)| *member != listener);
             if group.members.is_empty() {
-                requests.push_back(StreamRequest::StopListening { listener: group.id });
+                requests.push(StreamRequest::StopListening { listener: group.id });
             }
             !group.members.is_empty()
         });
@@ -178,7 +181,8 @@ impl Streams {
         for (&stream, there) in self.open.iter_mut().filter(|(_, s)| s.queue == queue && s.open) {
             there.open = false;
             if !there.close_later() {
-                self.requests.push_back(close(stream, there));
+                let request = close(stream, there);
+                self.requests.push_of(&mut there.last_request, request);
             }
         }
         self.abandon_relays(queue);
@@ -208,6 +212,7 @@ impl Streams {
             unread: 0,
             resets: false,
             passage: None,
+            last_request: LastRequest::default(),
         };
         self.open.insert(id, stream);
     }
@@ -244,7 +249,7 @@ impl Streams {
             let option = StreamOption::from_word(transmit.len as u32);
             let request = option.map(|option| StreamRequest::SetListener { listener, option });
             let sensible = request.is_some();
-            self.requests.extend(request);
+            request.into_iter().for_each(|request| self.requests.push(request));
             return Ok(sensible);
         }
         let (id, settled, finished) = match self.find(queue, transmit.socket) {
@@ -316,9 +321,9 @@ impl Streams {
             }
             _ => None,
         };
-        let sensible = request.is_some();
-        self.requests.extend(request);
-        sensible
+        let Some(request) = request else { return false };
+        self.requests.push_of(&mut stream.last_request, request);
+        true
     }
 
     fn connect(
@@ -339,7 +344,10 @@ impl Streams {
             self.untold.push_back((id, Told::Event(StreamEvent::Closed)));
         } else {
             let PacketInfo { local, remote, .. } = transmit.info.into();
-            self.requests.push_back(StreamRequest::Connect { stream: id, local, remote });
+            let request = StreamRequest::Connect { stream: id, local, remote };
+            if let Some(stream) = self.open.get_mut(&id) {
+                self.requests.push_of(&mut stream.last_request, request);
+            }
         }
         Ok(true)
     }
