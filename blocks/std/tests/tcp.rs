@@ -302,6 +302,15 @@ fn a_segment_that_found_no_frame_leaves_with_the_next_free_one() {
     assert!(wants(&mut world) > before, "it wants to send again, and there is no frame");
     turn(&mut world);
     assert_eq!(hear(&mut world, &mut held), 0);
+    let waiting =
+        |world: &mut World| world.team.workers[0].engine().counters().total("delayed_now");
+    let asked = waiting(&mut world);
+    for _ in 0..5000 {
+        world.now += STEP;
+        turn(&mut world);
+        hear(&mut world, &mut held);
+    }
+    assert_eq!(waiting(&mut world), asked, "it asks for one buffer, however long it waits");
     drop(held.pop());
     for _ in 0..3 {
         // The time stands still.

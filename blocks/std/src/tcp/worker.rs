@@ -36,8 +36,9 @@ const SUPER_SEGMENT: u32 = 16 * 1460;
 const ECONNABORTED: u16 = 103;
 /// The spawn edge of the task that brings a buffer.
 const BUFFER: usize = 2;
-/// When to ask again for a buffer if none has come: the request found no place among the delayed tasks.
-const ASK_AGAIN: Nanos = SECOND;
+/// When to look for a buffer if none has come: the request may have found no place among the delayed tasks. It is
+/// not asked again: the first request may still wait, and each would take such a place.
+const LOOK_AGAIN: Nanos = SECOND;
 
 /// The state that a successor of the block goes on with.
 pub(super) struct Tcp {
@@ -53,8 +54,8 @@ pub(super) struct Tcp {
     acceptable: bool,
     /// Generation of the network that the MTU was taken from.
     pub(super) generation: u64,
-    /// When a buffer was asked for that has not come: there is something to send, and none was free.
-    asked: Option<Nanos>,
+    /// A buffer was asked for and has not come: there is something to send, and none was free.
+    asked: bool,
     /// Buffers that came, for what is sent next.
     spare: Vec<Buffer>,
 }
@@ -99,20 +100,20 @@ impl Tcp {
             again: Vec::new(),
             acceptable: false,
             generation: 0,
-            asked: None,
+            asked: false,
             spare: Vec::new(),
         }
     }
 
     /// Whether a buffer that comes is the one that was asked for.
     pub(super) fn waits_for_buffer(&self) -> bool {
-        self.asked.is_some()
+        self.asked
     }
 
     /// The buffers that were asked for.
     pub(super) fn take_buffers(&mut self, buffers: impl Iterator<Item = Buffer>) {
         self.spare.extend(buffers);
-        self.asked = None;
+        self.asked = false;
     }
 
     /// Listens on the ports of the services, and no others. Established connections go on.
@@ -235,15 +236,13 @@ impl Tcp {
         }
     }
 
-    /// Has a task bring the next free buffer. When to ask again in any case.
-    fn ask_for_buffer(&mut self, cx: &mut Cx<'_>) -> Option<Nanos> {
+    /// Has a task bring the next free buffer. When to look for one in any case.
+    fn ask_for_buffer(&mut self, cx: &mut Cx<'_>) -> Nanos {
         cx.count(NO_BUFFER, 1);
-        let is_due = |asked: Nanos| cx.now >= asked.saturating_add(ASK_AGAIN);
-        if self.asked.is_none_or(is_due) {
-            self.asked = Some(cx.now);
+        if !std::mem::replace(&mut self.asked, true) {
             cx.spawn_with_buffer(BUFFER, Priority::High);
         }
-        self.asked.map(|asked| asked.saturating_add(ASK_AGAIN))
+        cx.now.saturating_add(LOOK_AGAIN)
     }
 
     /// The next segment to send; super-segments are cut.
@@ -270,14 +269,16 @@ impl Tcp {
     /// Sends up to the budget. When to go on, if there is more.
     fn transmit(&mut self, cx: &mut Cx<'_>, port: Option<&dyn StreamPort>) -> Option<Nanos> {
         for _ in 0..BUDGET {
+            if self.rest.is_none() && !self.endpoint.may_transmit() {
+                return self.rest_from_sending(cx);
+            }
             // The buffer comes first: a segment taken from the engine and not sent counts as lost.
             let Some(packet) = self.spare.pop().or_else(|| cx.alloc()) else {
-                return self.ask_for_buffer(cx);
+                return Some(self.ask_for_buffer(cx));
             };
             let Some(transmit) = self.next_segment(cx.now) else {
                 cx.free(packet);
-                self.spare.drain(..).for_each(|packet| cx.free(packet));
-                return None;
+                return self.rest_from_sending(cx);
             };
             let session = transmit.connection.and_then(|id| self.sessions.get_mut(id));
             let iface = session.as_ref().map_or(NO_IFACE, |session| session.iface);
@@ -290,6 +291,13 @@ impl Tcp {
             }
         }
         Some(cx.now + 1)
+    }
+
+    /// There is nothing to send: no buffer is needed.
+    fn rest_from_sending(&mut self, cx: &mut Cx<'_>) -> Option<Nanos> {
+        self.spare.drain(..).for_each(|packet| cx.free(packet));
+        self.asked = false;
+        None
     }
 
     /// A connection that another worker goes on with.

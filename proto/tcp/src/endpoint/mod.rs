@@ -405,6 +405,13 @@ impl Endpoint {
         None
     }
 
+    /// Whether [`poll_transmit`](Self::poll_transmit) may have a segment: a caller that has to find room for one
+    /// first need not look for it in vain.
+    #[inline]
+    pub fn may_transmit(&self) -> bool {
+        !self.sends.is_empty() || !self.replies.is_empty()
+    }
+
     /// The next answer that belongs to no connection: a reset, or a SYN cookie.
     /// [`poll_transmit`](Self::poll_transmit) has them, too; a caller that sends answers out where the
     /// segment came in asks here after each segment.
