@@ -256,7 +256,7 @@ mod tests {
                         let pool = &budget.pools[0];
                         assert!(total(pool) <= frames, "{frames}, {workers}: {budget:?}");
                         let l = limits;
-                        let tasks = l.high_total + l.low_total + l.delayed + l.blocked;
+                        let tasks = l.high_total + l.low_total + l.delayed + l.blocked + l.held;
                         assert!(tasks <= pool.shares.last().unwrap().each, "{budget:?}");
                         assert!(queues.iter().all(|q| q.receive >= 64 && q.send >= 64));
                         assert!(l.blocked > 0 && l.delayed > 0 && l.outbox >= LEAST_WAITING);

@@ -16,6 +16,8 @@ pub struct Limits {
     pub delayed: usize,
     /// Blocked tasks, and woken ones that have not run.
     pub blocked: usize,
+    /// Packets of flows whose state is on its way to this worker.
+    pub held: usize,
     /// Tasks blocked for one key at one node.
     pub blocked_per_key: usize,
     /// The number of links.
@@ -38,16 +40,17 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The defaults, reduced for a small pool: blocked, delayed and queued tasks hold at most half
-    /// of `frames`, and the packets waiting for one link at most an eighth. The rest serves
+    /// The defaults, reduced for a small pool: blocked, delayed and queued tasks, and packets of flows
+    /// that move, hold at most half of `frames`, and the packets waiting for one link at most an eighth. The rest serves
     /// reception and transmission, so that the packet which unblocks waiting tasks always finds a
     /// frame. `frames` is this engine's share of the pool, at least 64.
     pub fn within(frames: usize) -> Limits {
         let (most, budget) = (Limits::default(), frames / 2);
         let blocked = most.blocked.min(budget / 4);
         let delayed = most.delayed.min(budget / 16);
+        let held = most.held.min(budget / 4);
         let low_total = most.low_total.min(budget / 16);
-        let high_total = most.high_total.min(budget - blocked - delayed - low_total);
+        let high_total = most.high_total.min(budget - blocked - delayed - held - low_total);
         Limits {
             high: most.high.min(high_total),
             low: most.low.min(low_total),
@@ -55,6 +58,7 @@ impl Limits {
             low_total,
             delayed,
             blocked,
+            held,
             blocked_per_key: most.blocked_per_key.min(blocked),
             outbox: most.outbox.min(frames / 8),
             backlog: most.backlog.min(frames / 8),
@@ -72,6 +76,7 @@ impl Default for Limits {
             low_total: 8192,
             delayed: 4096,
             blocked: 1024,
+            held: 32_768,
             blocked_per_key: 64,
             links: 1,
             outbox: 1024,
@@ -92,9 +97,12 @@ mod tests {
     fn tasks_hold_at_most_half_of_the_pool() {
         for frames in [64, 100, 1024, 8192, 16_384, 1 << 20] {
             let l = Limits::within(frames);
-            let held = l.blocked + l.delayed + l.high_total + l.low_total;
+            let held = l.blocked + l.delayed + l.held + l.high_total + l.low_total;
             assert!(held <= frames / 2 && l.outbox <= frames / 8, "{frames} frames: {l:?}");
-            assert!(l.high.min(l.low).min(l.delayed).min(l.blocked) > 0, "{frames} frames: {l:?}");
+            assert!(
+                l.high.min(l.low).min(l.delayed).min(l.blocked).min(l.held) > 0,
+                "{frames} frames: {l:?}"
+            );
         }
     }
 

@@ -50,7 +50,7 @@ impl Runtime {
             delayed: Later::new(&limits),
             deadlines: Deadlines::new(limits.tick),
             outboxes: Outboxes::new(&limits),
-            flows: Flows::new(limits.high_total),
+            flows: Flows::new(limits.held),
             following: Following::new(),
             counters,
             peers: None,

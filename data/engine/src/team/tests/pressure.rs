@@ -186,7 +186,7 @@ fn two_workers(is_endless: bool) -> Bench {
             let queue = Box::new(Application { is_endless, given: 0 });
             queues.push(MemberQueue { link: 1, source: SOURCE.into(), queue });
         }
-        let limits = Limits { outbox: OUTBOX, links: 2, ..Limits::default() };
+        let limits = Limits { outbox: OUTBOX, held: HELD, links: 2, ..Limits::default() };
         Member { name: format!("worker-{i}"), pool: pool.cache(), limits, queues }
     });
     let (members, registry) = (members.collect(), registry().with(&[&SEQUENCE]));
@@ -195,6 +195,9 @@ fn two_workers(is_endless: bool) -> Bench {
 }
 
 const OUTBOX: usize = 128;
+
+/// The packets that a worker keeps for flows whose state is on its way.
+const HELD: usize = 300;
 
 /// An application sends more than the link takes, or a device's queue has more requests than the link
 /// takes answers: four packets a turn.
@@ -250,4 +253,22 @@ fn a_link_that_takes_nothing_does_not_keep_the_packets_of_a_flow() {
     assert_eq!(moves.progress().moved, 1);
     assert_eq!(counts(&mut b.team.workers), [201, 0, 0, 0]);
     assert_eq!(back, (FLOW..FLOW + 201).collect::<Vec<u64>>(), "none ended at the outbox");
+}
+
+/// The frames of packets that wait for a flow's state have a bound of their own.
+#[test]
+fn packets_beyond_the_limit_of_those_held_are_dropped_and_counted() {
+    let mut b = two_workers(false);
+    send(&mut *b.peers[0], &mut b.cache, FLOW, 1);
+    b.team.workers[0].turn(1);
+    let moves = b.team.publisher.begin_moves("Seq", &[(key(1), 1)]).expect("it has flows");
+    b.team.workers[0].turn(2);
+    assert!(moves.wait_begun(Duration::ZERO));
+    send(&mut *b.peers[1], &mut b.cache, FLOW + 1, HELD + 20);
+    (3..7).for_each(|now| drop(b.team.workers[1].turn(now)));
+    let refused = b.team.workers[1].engine().counters().get("Seq", CounterKind::BlockFull, "");
+    assert_eq!(refused, Some(20));
+    moves.redirected();
+    (7..20).for_each(|now| b.team.workers.iter_mut().for_each(|w| drop(w.turn(now))));
+    assert_eq!(counts(&mut b.team.workers), [HELD as u64 + 1, 0, 0, 0]);
 }
