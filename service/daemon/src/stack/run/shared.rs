@@ -312,8 +312,10 @@ mod tests {
         let status = stack.status();
         assert!(status.pools[0].holder.is_empty() && !status.pools[0].shares.is_empty());
         let pieces = &status.pools[1];
-        let told = (pieces.holder.as_str(), pieces.frames, pieces.available);
-        assert_eq!((told, status.pools.len()), (("datagrams in pieces", 128, 128), 2));
+        assert_eq!((pieces.holder.as_str(), status.pools.len()), ("datagrams in pieces", 2));
+        assert!(
+            pieces.frames > 0 && pieces.available == pieces.frames && !pieces.shares.is_empty()
+        );
         assert!(status.application_frames.is_empty(), "none are served");
         let mut builder = weever_host::HostBuilder::new(stack.shared.host.pool.clone());
         let large = Pool::new(PoolConfig::large(256)).unwrap();
