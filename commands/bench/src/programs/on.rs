@@ -1,7 +1,7 @@
 //! The stacks on which a program is measured, and the command for each.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use weever_testbed::Fixture;
 
@@ -41,11 +41,11 @@ impl On {
         gate: &Gate,
     ) -> Result<(), BenchError> {
         match self {
-            On::Kernel => run_program(name, plainly(command), gate, &|| true),
-            On::Inside => run_program(name, with_stack(command)?, gate, &|| true),
-            On::Weever => {
-                beside(|apps, alive| run_program(name, under_run(apps, command)?, gate, alive))
-            }
+            On::Kernel => run_program(name, quietly(plainly(command)), gate, &|| true),
+            On::Inside => run_program(name, quietly(with_stack(command)?), gate, &|| true),
+            On::Weever => beside(|apps, alive| {
+                run_program(name, quietly(under_run(apps, command)?), gate, alive)
+            }),
         }
     }
 
@@ -54,6 +54,12 @@ impl On {
         let core = (self == On::Kernel).then_some(rig.contender_core);
         Ok(rig.fixture.right.process_received_on("right0", core)?)
     }
+}
+
+/// Keeps a server's log out of the report; its errors are shown.
+fn quietly(mut command: Command) -> Command {
+    command.stdout(Stdio::null());
+    command
 }
 
 pub(super) fn plainly(command: &[String]) -> Command {
