@@ -8,7 +8,6 @@
 //! owner runs its packets and sends the state. The new owner goes on with it, and then runs the
 //! packets it has held.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use weever_block::{FlowKey, FlowOwner, FlowOwners, Mask, Priority, bits};
@@ -209,18 +208,8 @@ impl Engine {
         order: Option<Arc<MoveOrder>>,
         now: Nanos,
     ) {
-        let node = self.plan.program.entries[entry.index()].node as usize;
-        let state = match self.blocks.get_mut(node).and_then(Option::as_mut) {
-            Some(block) => match catch_unwind(AssertUnwindSafe(|| block.export_flow(key))) {
-                Ok(state) => state,
-                Err(panic) => {
-                    let name = &self.plan.program.nodes[node].name;
-                    self.faults.panicked(name, now, &*panic);
-                    None
-                }
-            },
-            None => None,
-        };
+        let node = self.plan.program.entries[entry.index()].node;
+        let state = self.ask_block(node, now, |block| block.export_flow(key)).flatten();
         let at = self.place(entry);
         let Some((_, owners)) = self.owners(entry) else { return };
         let flow = FlowMessage { at, key, state, owners, order };
@@ -250,23 +239,16 @@ impl Engine {
             return self.forward(entry, flow);
         };
         let FlowMessage { key, state, order, .. } = flow;
-        let outcome = match (state, &mut self.blocks[node as usize]) {
-            (Some(state), Some(block)) => {
-                match catch_unwind(AssertUnwindSafe(|| block.import_flow(key, state))) {
-                    Ok(Ok(())) => {
-                        // The flow may have timers, and there is no other call to set them.
-                        self.runtime.deadlines.set(node, Some(now), now);
-                        Outcome::Moved
-                    }
-                    Ok(Err(_)) => Outcome::Refused,
-                    Err(panic) => {
-                        let name = &self.plan.program.nodes[node as usize].name;
-                        self.faults.panicked(name, now, &*panic);
-                        Outcome::Refused
-                    }
+        let outcome = match state.filter(|_| self.blocks[node as usize].is_some()) {
+            Some(state) => match self.ask_block(node, now, |block| block.import_flow(key, state)) {
+                Some(Ok(())) => {
+                    // The flow may have timers, and there is no other call to set them.
+                    self.runtime.deadlines.set(node, Some(now), now);
+                    Outcome::Moved
                 }
-            }
-            _ => Outcome::Gone,
+                Some(Err(_)) | None => Outcome::Refused,
+            },
+            None => Outcome::Gone,
         };
         let room = self.outbox_room();
         self.release(Arrived { place: (entry, key), outcome, order }, room, now);

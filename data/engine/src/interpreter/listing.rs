@@ -1,15 +1,31 @@
-//! Listing the flows of a node at this worker, a bounded number in each turn, so that packets do not wait
-//! for a list of a hundred thousand.
+//! Blocks are asked about their flows. A list of them is made in parts, a bounded number in each turn, so that
+//! packets do not wait for a list of a hundred thousand.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use weever_block::Block;
 use weever_packet::Nanos;
 
 use super::Engine;
 use super::moving::Listing;
-use crate::schedule::NO_NODE;
 
 impl Engine {
+    /// Asks a node's block something about its flows. `None` if there is no block, or if it panics, which is
+    /// recorded.
+    pub(super) fn ask_block<T>(
+        &mut self,
+        node: u32,
+        now: Nanos,
+        ask: impl FnOnce(&mut dyn Block) -> T,
+    ) -> Option<T> {
+        let block = self.blocks.get_mut(node as usize)?.as_mut()?;
+        catch_unwind(AssertUnwindSafe(|| ask(block.as_mut())))
+            .inspect_err(|panic| {
+                self.faults.panicked(&self.plan.program.nodes[node as usize].name, now, &**panic);
+            })
+            .ok()
+    }
+
     /// Goes on with every list.
     pub(super) fn go_on_listing(&mut self, now: Nanos) {
         let mut listings = std::mem::take(&mut self.runtime.flows.listings);
@@ -31,15 +47,8 @@ impl Engine {
     fn list_some(&mut self, listing: &mut Listing, now: Nanos) -> Option<usize> {
         let entry = self.plan.program.at(listing.order.at)?;
         let node = self.plan.program.entries[entry.index()].node;
-        let block = self.blocks.get(node as usize).filter(|_| node != NO_NODE)?.as_ref()?;
         let (from, found) = (listing.next, &mut listing.found);
-        match catch_unwind(AssertUnwindSafe(|| block.list_flows(from, found))) {
-            Ok(next) => next.filter(|next| *next > from),
-            Err(panic) => {
-                let name = &self.plan.program.nodes[node as usize].name;
-                self.faults.panicked(name, now, &*panic);
-                None
-            }
-        }
+        let next = self.ask_block(node, now, |block| block.list_flows(from, found))?;
+        next.filter(|next| *next > from)
     }
 }
