@@ -168,7 +168,7 @@ impl File {
 }
 
 impl File {
-    /// What was received is not this process' to give back.
+    /// Forgets received frames without giving them back: they belong to the parent process.
     pub(crate) fn forget_received(&mut self) {
         match &mut self.kind {
             Kind::Udp(udp) => {

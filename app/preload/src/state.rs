@@ -285,7 +285,7 @@ impl State {
         self.publish();
     }
 
-    /// As [`commit`](Self::commit), for what was read: it goes with the next turn of a stack inside.
+    /// As [`commit`](Self::commit), after a read. A stack inside hears of it at its next turn.
     pub(crate) fn commit_read(&mut self) {
         if self.inside { self.publish() } else { self.commit() }
     }
@@ -321,7 +321,7 @@ impl State {
         false
     }
 
-    /// Waits a little for the stack, with the lock: for what it does at once.
+    /// Waits up to a millisecond for the stack's answer, with the lock held.
     pub(crate) fn wait_for_stack(&mut self) {
         let Some(queue) = self.queue else { return };
         if let Err(error) = queue.wait(Some(Duration::from_millis(1))) {
