@@ -219,6 +219,33 @@ proptest! {
     }
 }
 
+/// A header is recorded between two nodes that read it, by a node beside them: it is absent to the first, and
+/// there to the second.
+#[test]
+fn a_header_may_be_recorded_beside_a_run() {
+    let by_text = |predicate, targets| Plan { kind: 7, predicates: vec![predicate; 2], targets };
+    let six = Predicate::eq(Field::EthType, 0x86dd);
+    let parser = Plan { kind: 0, predicates: vec![six.clone(); 2], targets: vec![] };
+    let plans = [
+        by_text(six.clone(), vec![2, 2]),
+        parser.clone(),
+        parser,
+        by_text(six.clone(), vec![0, 0]),
+        by_text(six, vec![]),
+    ];
+    let graph = graph(&plans, false);
+    let frames = [from_peer6(&udp6((PEER6, 5000), (HOST6, 7), 64, b"six"))];
+    let plain = registry().without_shortcuts();
+    let compiled = plain.clone().with_compiler(&run::Compiler);
+    let ours = counted(graph.clone(), &compiled, &frames, 1);
+    let passed = |node, label| {
+        let port = |reading: &&Reading| &*reading.node == node && &*reading.label == label;
+        ours.iter().find(port).map(|reading| reading.value)
+    };
+    assert_eq!((passed("n1", "false"), passed("n4", "true")), (Some(1), Some(1)), "{ours:?}");
+    assert_eq!(ours, counted(graph, &plain, &frames, 1));
+}
+
 /// The host's graph with a counter in front of each of these nodes.
 fn counting(before: &[&str]) -> Graph {
     let mut graph = host(&HostConfig::serving(Service::Discard, 7)).unwrap();

@@ -1,13 +1,14 @@
 //! From a graph to a tree of looks: which test comes next, and which nodes packets have passed by then.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weever_block::{BY_PREDICATE, BlockType, MAX_WAYS, NodeWay, RunStart};
-use weever_graph::{NodeId, NodeKind, Op};
+use weever_graph::{Field, NodeId, NodeKind, Op, Predicate};
 
 use super::acts::{ACTS, Act, Run};
 use super::facts::{Fact, Facts};
-use super::rules::{is_plain, recorded};
+use super::rules::{family, is_plain, read, recorded};
 use super::tiles::{Look, TILES, Tile};
 use crate::by_predicate::Choice;
 
@@ -88,6 +89,8 @@ pub(super) struct Planner<'a> {
     turns: Vec<usize>,
     /// The metadata that nodes before the first one record.
     recorded: u8,
+    /// The metadata that tiles have recorded too early for a node at which a way ends.
+    early: Cell<u8>,
 }
 
 impl<'a> Planner<'a> {
@@ -99,7 +102,7 @@ impl<'a> Planner<'a> {
         }
         let mut turns = vec![usize::MAX; start.graph.len()];
         start.order.iter().enumerate().for_each(|(turn, node)| turns[node.index()] = turn);
-        let mut planner = Planner { start, turns, recorded: 0 };
+        let mut planner = Planner { start, turns, recorded: 0, early: Cell::new(0) };
         planner.recorded = planner.recorded_before();
         Some(planner)
     }
@@ -206,9 +209,18 @@ impl<'a> Planner<'a> {
         Some(Place { left_by, ahead, acted: true, ..Place::default() })
     }
 
+    /// The way ends at this node. It runs after the whole run, and must not find there what is recorded only
+    /// behind it.
     fn end(&self, place: &mut Place, turn: usize) {
+        let early = place.records & self.unrecorded(place, self.start.order[turn]);
+        self.early.set(self.early.get() | early);
         place.ahead.remove(&turn);
         place.ends.insert(turn);
+    }
+
+    /// The metadata that a node's predicates read, and that no node before it has recorded.
+    fn unrecorded(&self, place: &Place, id: NodeId) -> u8 {
+        read(self.start.graph.node(id)) & !place.facts.recorded()
     }
 
     /// Passes nodes as long as the facts say by which port.
@@ -233,13 +245,14 @@ impl<'a> Planner<'a> {
                     }
                 },
             };
-            self.end(place, turn);
-            if let Some(port) = port {
-                place.ends.remove(&turn);
-                place.left_by.insert(id, port as u32);
-                let targets = node.ports[port].targets.iter();
-                place.ahead.extend(targets.map(|target| self.turns[target.index()]));
-            }
+            let Some(port) = port else {
+                self.end(place, turn);
+                continue;
+            };
+            place.ahead.remove(&turn);
+            place.left_by.insert(id, port as u32);
+            let targets = node.ports[port].targets.iter();
+            place.ahead.extend(targets.map(|target| self.turns[target.index()]));
         }
         Stop::Over
     }
@@ -254,6 +267,10 @@ impl<'a> Planner<'a> {
     /// The port by which packets leave a node, if the facts say so: the first whose predicate holds, else the
     /// last one; of a boolean node by what `true` says.
     fn port(&self, id: NodeId, facts: &Facts) -> Option<usize> {
+        let is_of = |family: u16| facts.eval(&Predicate::eq(Field::EthType, family.into()));
+        if (self.start.type_of)(id).and_then(family).is_some_and(|of| is_of(of) != Some(true)) {
+            return None;
+        }
         let ports = &self.start.graph.node(id).ports;
         let named = |name: &str| ports.iter().position(|port| port.name == name);
         if let ([_, _], Some(no), Some(yes)) = (ports.as_slice(), named("false"), named("true")) {
@@ -326,6 +343,11 @@ impl<'a> Planner<'a> {
             return None;
         }
         let trees = self.grow_all(places, room);
+        let (early, records) = (self.early.get(), tile.records & !place.records);
+        self.early.set(early & !records);
+        if early & records != 0 {
+            return None;
+        }
         // What a tile records, the nodes passed must record too.
         let covers = |way: &NodeWay| {
             let passed =
@@ -342,7 +364,9 @@ impl<'a> Planner<'a> {
     fn choose(&self, place: &Place, id: NodeId, room: usize) -> Option<Tree> {
         let node = self.start.graph.node(id);
         let by_text = (self.start.type_of)(id).is_some_and(|found| found.name == BY_PREDICATE);
-        if !by_text || node.ports.len() > room {
+        // Its tests are made when the run begins. Where a node that is not in the run records what they read, they
+        // would come too early, and what they tell would not be so behind that node.
+        if !by_text || node.ports.len() > room || self.unrecorded(place, id) != 0 {
             return None;
         }
         let choice = Choice::of(node).ok()?;

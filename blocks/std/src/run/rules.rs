@@ -4,7 +4,8 @@
 //! A label in their predicates is decided by a tile, which uses the same functions.
 
 use weever_block::{BY_PREDICATE, BlockType, WORKER};
-use weever_graph::{Attr, ENDS, Node};
+use weever_graph::{Attr, ENDS, Field, Node, Predicate};
+use weever_wire::ethernet::ethertype;
 
 use super::tiles::records::{END, INTERFACE, L4, LINK, UDP_END};
 use crate::{ethernet, icmp, icmp6, ipv4, ipv6, tcp, udp};
@@ -12,7 +13,7 @@ use crate::{ethernet, icmp, icmp6, ipv4, ipv6, tcp, udp};
 /// A block, and the metadata that it records of a packet.
 type Rule = (&'static BlockType, u8);
 
-static RULES: [Rule; 27] = [
+static ETHERNET: [Rule; 10] = [
     (&ethernet::CLASSIFIED, LINK),
     (&ethernet::VALID_LENGTH, 0),
     (&ethernet::VALID_VLAN, INTERFACE),
@@ -23,6 +24,9 @@ static RULES: [Rule; 27] = [
     (&ethernet::VALID_SRC, 0),
     (&ethernet::VALID_TYPE, 0),
     (&ethernet::CLASSIFY_L3, 0),
+];
+
+static IPV4: [Rule; 10] = [
     (&ipv4::VALID_HEADER_LENGTH, L4),
     (&ipv4::VALID_VERSION, 0),
     (&ipv4::VALID_LENGTH, END),
@@ -33,16 +37,23 @@ static RULES: [Rule; 27] = [
     (&ipv4::VALID_TTL, 0),
     (&ipv4::VALID_REASSEMBLY, 0),
     (&ipv4::CLASSIFY, 0),
-    (&ipv6::VALID_LENGTH, END),
-    (&ipv6::VALID_EXTENSIONS, L4),
+];
+
+static IPV6: [Rule; 2] = [(&ipv6::VALID_LENGTH, END), (&ipv6::VALID_EXTENSIONS, L4)];
+
+static TRANSPORT: [Rule; 7] = [
     (&udp::VALID_HEADER_LENGTH, 0),
     (&udp::VALID_LENGTH, UDP_END),
     (&udp::VALID_CHECKSUM, 0),
     (&icmp::VALID_CHECKSUM, 0),
     (&icmp6::VALID_CHECKSUM, 0),
+    (&tcp::VALID_HEADER_LENGTH, 0),
+    (&tcp::VALID_CHECKSUM, 0),
 ];
 
-static TCP: [Rule; 2] = [(&tcp::VALID_HEADER_LENGTH, 0), (&tcp::VALID_CHECKSUM, 0)];
+fn find(rules: &[Rule], block: &'static BlockType) -> Option<u8> {
+    rules.iter().find(|(known, _)| std::ptr::eq(*known, block)).map(|(_, records)| *records)
+}
 
 /// Whether a node has no parameter of its own.
 pub(super) fn is_plain(node: &Node) -> bool {
@@ -59,6 +70,48 @@ pub(super) fn recorded(node: &Node, block_type: &'static BlockType) -> Option<u8
     if block_type.name == BY_PREDICATE {
         return Some(0);
     }
-    let rule = RULES.iter().chain(&TCP).find(|(known, _)| std::ptr::eq(*known, block_type));
-    rule.map(|(_, records)| *records)
+    [&ETHERNET[..], &IPV4, &IPV6, &TRANSPORT].iter().find_map(|rules| find(rules, block_type))
+}
+
+/// The EtherType of the packets that a block takes for granted: it reads a header of its family wherever that
+/// would be, while a predicate says that packets of others have none.
+pub(super) fn family(block_type: &'static BlockType) -> Option<u16> {
+    match block_type {
+        four if find(&IPV4, four).is_some() => Some(ethertype::IPV4),
+        six if find(&IPV6, six).is_some() => Some(ethertype::IPV6),
+        _ => None,
+    }
+}
+
+/// The metadata by which a node's predicates find what they test. Before these are recorded, the same test of the
+/// same packet may have another outcome than afterwards.
+pub(super) fn read(node: &Node) -> u8 {
+    let mut read = 0;
+    for port in &node.ports {
+        port.predicate.for_each_test(&mut |test| read |= read_by(test));
+    }
+    read
+}
+
+fn read_by(test: &Predicate) -> u8 {
+    match test {
+        Predicate::Match { field, .. } | Predicate::Range { field, .. } => read_for(*field),
+        Predicate::Compare { left, right, .. } => read_for(*left) | read_for(*right),
+        Predicate::Member { field, .. } => read_for(*field) | INTERFACE,
+        Predicate::Atom { .. } => LINK | INTERFACE | L4 | END | UDP_END,
+        _ => 0,
+    }
+}
+
+/// What finds a field: offsets, and ends of what may be read.
+fn read_for(field: Field) -> u8 {
+    use Field::*;
+    match field {
+        FrameLen => 0,
+        Ip6Alert | IpUpper => LINK | END,
+        L4Src | L4Dst | L4Len | TcpFlags | IcmpType | IcmpCode | Icmp6Type | Icmp6Code | UdpLen => {
+            LINK | L4 | END
+        }
+        _ => LINK,
+    }
 }
