@@ -59,11 +59,18 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn new() -> Lab {
+        Lab::with(&[])
+    }
+
+    /// With more arguments for `weever up`.
+    pub(crate) fn with(more: &[&str]) -> Lab {
         let net = net(1);
         net.veth.right.speak_ipv6(RIGHT6, 64).unwrap();
         let apps = temporary("apps");
         let address = format!("{STACK6}/64");
-        let up = Up::start(&net, &["--apps", apps.to_str().unwrap(), "--addr", &address]);
+        let mut args = vec!["--apps", apps.to_str().unwrap(), "--addr", &address];
+        args.extend(more);
+        let up = Up::start(&net, &args);
         let lab = Lab { net, up: Some(up), apps: apps.into(), folder: folder() };
         lab.await_six();
         lab

@@ -45,6 +45,9 @@ pub(crate) fn datagram(
         return fail(libc::EMSGSIZE);
     }
     // Port 0: the connected socket's own peer.
+    if let Some(worker) = to.or(peer).and_then(|to| udp.received.home(to)) {
+        queue.send_by(socket, worker)?;
+    }
     let to = to.filter(|to| Some(*to) != peer);
     let to = to.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
     loop {

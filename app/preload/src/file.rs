@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::backlog::Backlog;
 use crate::failure::{Answer, fail};
 use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, c_int};
-use weever_app_sockets::{RxBuf, StreamBuf, StreamInfo, TcpListener, TcpStream, UdpSocket};
+use weever_app_sockets::{StreamBuf, StreamInfo, TcpListener, TcpStream, UdpSocket};
 
 pub(crate) const IN: u32 = EPOLLIN as u32 | libc::EPOLLRDNORM as u32;
 pub(crate) const OUT: u32 = EPOLLOUT as u32 | libc::EPOLLWRNORM as u32;
@@ -14,16 +15,13 @@ pub(crate) const ERR: u32 = EPOLLERR as u32;
 pub(crate) const HUP: u32 = EPOLLHUP as u32;
 pub(crate) const RDHUP: u32 = EPOLLRDHUP as u32;
 
-/// Datagrams that wait in one socket at the most; later ones are lost, as in the kernel's full buffer.
-pub(crate) const MOST_DATAGRAMS: usize = 1024;
-
 /// A UDP socket.
 #[derive(Default)]
 pub(crate) struct Udp {
     /// Opened on this process' queue.
     pub(crate) socket: Option<UdpSocket>,
     pub(crate) peer: Option<SocketAddr>,
-    pub(crate) received: VecDeque<RxBuf<'static>>,
+    pub(crate) received: Backlog,
     /// A datagram found no room; the socket is not writable until the next look.
     pub(crate) blocked: bool,
     /// The beginning of a datagram whose end is to come (`MSG_MORE`), and where it goes.
@@ -171,9 +169,7 @@ impl File {
     /// Forgets received frames without giving them back: they belong to the parent process.
     pub(crate) fn forget_received(&mut self) {
         match &mut self.kind {
-            Kind::Udp(udp) => {
-                std::mem::take(&mut udp.received).into_iter().for_each(std::mem::forget)
-            }
+            Kind::Udp(udp) => udp.received.forget(),
             Kind::Stream(stream) => {
                 stream.offset = 0;
                 std::mem::take(&mut stream.received).into_iter().for_each(std::mem::forget);

@@ -21,6 +21,7 @@
 #![cfg(target_os = "linux")]
 
 mod address;
+mod backlog;
 mod calls;
 mod connect;
 mod control;

@@ -359,7 +359,7 @@ pub(crate) unsafe fn control(
             return Err(crate::failure::Failure::Kernel);
         }
         (libc::FIONREAD, Kind::Stream(stream)) => stream.readable(),
-        (libc::FIONREAD, Kind::Udp(udp)) => match udp.received.front() {
+        (libc::FIONREAD, Kind::Udp(udp)) => match udp.received.first() {
             Some(first) => first.len(),
             None => return Err(crate::failure::Failure::Kernel),
         },

@@ -1,7 +1,7 @@
 //! Receiving: data is copied once, from the frame in which the stack has put it.
 
 use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, c_int, msghdr};
-use weever_app_sockets::{Info, RxBuf};
+use weever_app_sockets::Info;
 
 use crate::address;
 use crate::control;
@@ -125,7 +125,7 @@ unsafe fn datagram(
         return fail(std::mem::take(&mut file.error));
     }
     let Kind::Udp(Udp { received, .. }) = &mut file.kind else { return Err(Failure::Kernel) };
-    let Some(first) = received.front() else {
+    let Some(first) = received.first() else {
         let also = file.kernel;
         // SAFETY: the caller's promise.
         return if also { unsafe { kernels(fd, places, flags, message) } } else { Ok(None) };
@@ -141,12 +141,10 @@ unsafe fn datagram(
         // SAFETY: the caller's promise.
         told |= unsafe { describe(state, place, &info, message) };
     }
-    if flags & MSG_PEEK == 0 {
-        let taken: Option<RxBuf<'static>> = state.files.get_mut(place).and_then(|file| {
-            let Kind::Udp(udp) = &mut file.kind else { return None };
-            udp.received.pop_front()
-        });
-        drop(taken);
+    if flags & MSG_PEEK == 0
+        && let Some(Kind::Udp(udp)) = state.files.get_mut(place).map(|file| &mut file.kind)
+    {
+        udp.received.pop(info.remote());
     }
     let octets = if flags & MSG_TRUNC != 0 { whole } else { got };
     Ok(Some(Got { octets, flags: told }))

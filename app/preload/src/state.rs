@@ -24,7 +24,7 @@ use weever_app_ring::NumberHasher;
 use weever_app_sockets::{AppQueue, Event, Handle, Process};
 
 use crate::failure::{Answer, Failure, fail};
-use crate::file::{File, Kind, Listening, MOST_DATAGRAMS, Phase, Stream};
+use crate::file::{File, Kind, Listening, Phase, Stream};
 use crate::numbers::{self, Meaning};
 use crate::set::Set;
 use crate::slab::Slab;
@@ -454,9 +454,7 @@ impl State {
 /// The effect of an event on its socket.
 fn note(queue: &'static AppQueue, file: &mut File, event: Event<'static>) {
     match (&mut file.kind, event) {
-        (Kind::Udp(udp), Event::Datagram(datagram)) if udp.received.len() < MOST_DATAGRAMS => {
-            udp.received.push_back(datagram);
-        }
+        (Kind::Udp(udp), Event::Datagram(datagram)) => udp.received.push(datagram),
         // Only connected sockets hear of it (udp(7)).
         (Kind::Udp(udp), Event::Error(_, errno)) if udp.peer.is_some() => file.error = errno.into(),
         (Kind::Stream(stream), Event::Connected(handle)) => {

@@ -50,6 +50,11 @@ impl<'q> RxBuf<'q> {
         self.socket
     }
 
+    /// The worker of the stack that it came by, from 0 on; see [`send_by`](AppQueue::send_by).
+    pub fn worker(&self) -> u16 {
+        self.channel
+    }
+
     /// Addresses, options and time of arrival.
     pub fn info(&self) -> Info {
         Info(self.queue.frames_of(self.channel).info(&self.parts().first.frame))

@@ -15,8 +15,6 @@ use crate::traffic::udp_frame;
 
 /// An answer that takes longer is lost. A server that is slow, and not lossy, must not seem so.
 const LOST: Duration = Duration::from_millis(500);
-/// The first client's port.
-const FIRST_PORT: u16 = 20_000;
 /// Where a datagram's payload begins, and with it the request's place.
 const PAYLOAD: usize = 42;
 /// Requests that are sent at once, so that answers are not kept waiting.
@@ -27,7 +25,14 @@ const AT_ONCE: usize = 32;
 pub(crate) struct ClosedLoop {
     pub(crate) clients: usize,
     pub(crate) in_flight: usize,
+    /// The port from which a client sends the request of one of its places.
+    pub(crate) port: fn(client: usize, place: usize) -> u16,
     pub(crate) requests: Vec<Request>,
+}
+
+/// A port for each client, whichever of its requests it is.
+pub(crate) fn port_of_client(client: usize, _place: usize) -> u16 {
+    20_000 + client as u16
 }
 
 /// A request, without its place.
@@ -47,6 +52,16 @@ pub(crate) struct Served {
     pub(crate) lost: u64,
     /// All round-trip times together, in nanoseconds.
     pub(crate) waited: u64,
+}
+
+impl Served {
+    /// Adds what came at another time.
+    pub(crate) fn add(&mut self, more: &Served) {
+        self.answers += more.answers;
+        self.wrong += more.wrong;
+        self.lost += more.lost;
+        self.waited += more.waited;
+    }
 }
 
 /// The clients and their device.
@@ -69,6 +84,11 @@ impl Clients {
         };
         let frames = load.requests.iter().map(frame).collect::<Result<_, BenchError>>()?;
         Ok(Clients { client, frames, started: Instant::now(), requests: InFlight::new(load) })
+    }
+
+    /// A client asks from now on, or no more; at first all do.
+    pub(crate) fn admit(&mut self, client: usize, asks: bool) {
+        self.requests.admit(client, asks);
     }
 
     /// Keeps requests in flight for so long; the service that each client got meanwhile. Requests stay in flight
@@ -115,6 +135,9 @@ impl Clients {
 /// The requests of all clients, each in a place of its own.
 struct InFlight {
     each: usize,
+    port: fn(usize, usize) -> u16,
+    /// Which clients do not ask.
+    away: Vec<bool>,
     places: Vec<Place>,
     /// Places whose request is answered or lost.
     free: VecDeque<usize>,
@@ -132,6 +155,8 @@ impl InFlight {
         let places = load.clients * load.in_flight;
         InFlight {
             each: load.in_flight,
+            port: load.port,
+            away: vec![false; load.clients],
             places: vec![None; places],
             free: (0..places).collect(),
             turn: 0,
@@ -140,13 +165,25 @@ impl InFlight {
         }
     }
 
+    fn admit(&mut self, client: usize, asks: bool) {
+        self.away[client] = !asks;
+    }
+
+    /// A free place of a client that asks. The others' stay free.
+    fn free_place(&mut self) -> Option<usize> {
+        let asks = |place: &usize| !self.away[place / self.each];
+        let at = self.free.iter().position(asks)?;
+        self.free.rotate_left(at);
+        self.free.pop_front()
+    }
+
     /// The next request's frame; nothing if all that may be are in flight.
     fn next<'f>(&mut self, frames: &'f mut [Vec<u8>], now: Duration) -> Option<&'f [u8]> {
-        let place = self.free.pop_front()?;
+        let place = self.free_place()?;
         self.turn = (self.turn + 1) % frames.len();
         self.places[place] = Some((self.turn, now));
         let frame = &mut frames[self.turn];
-        let port = FIRST_PORT + (place / self.each) as u16;
+        let port = (self.port)(place / self.each, place % self.each);
         frame[34..36].copy_from_slice(&port.to_be_bytes());
         frame[PAYLOAD..PAYLOAD + 2].copy_from_slice(&(place as u16).to_be_bytes());
         Some(frame)
@@ -186,13 +223,14 @@ mod tests {
     #[test]
     fn an_answer_counts_once_and_a_lost_request_is_sent_again() {
         let request = |byte| Request { payload: vec![0, 0, byte], answer: (2, b"a") };
-        let load =
-            ClosedLoop { clients: 2, in_flight: 1, requests: vec![request(b'a'), request(b'b')] };
+        let (requests, port) =
+            (vec![request(b'a'), request(b'b')], port_of_client as fn(_, _) -> _);
+        let load = ClosedLoop { clients: 2, in_flight: 1, requests, port };
         let mut frames: Vec<Vec<u8>> = [b'a', b'b'].map(|b| [vec![0; 44], vec![b]].concat()).into();
         let (mut requests, at) = (InFlight::new(&load), Duration::from_micros);
         let second = requests.next(&mut frames, at(1)).unwrap().to_vec();
         let first = requests.next(&mut frames, at(2)).unwrap().to_vec();
-        assert_eq!(first[34..36], (FIRST_PORT + 1).to_be_bytes());
+        assert_eq!(first[34..36], port_of_client(1, 0).to_be_bytes());
         assert_eq!(requests.next(&mut frames, at(2)), None, "all are in flight");
         for _ in 0..2 {
             requests.take_answer(&first, at(4));

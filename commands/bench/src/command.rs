@@ -10,8 +10,8 @@ use clap::{Args, Subcommand};
 use crate::samples::Plan;
 use crate::{
     BenchError, Report, Samples, app, corec, counts, echo_clients, forward, in_memory,
-    instructions, isolation, latency, live, modes, overload, programs, search, sizes, steer_xdp,
-    tcp, udp,
+    instructions, isolation, latency, live, memcached, modes, overload, programs, search, sizes,
+    steer_xdp, tcp, udp,
 };
 
 /// Arguments of `weever bench`.
@@ -114,6 +114,12 @@ enum Part {
         #[arg(long, value_name = "FILE")]
         svg: Option<std::path::PathBuf>,
     },
+    /// An unmodified memcached under such a policy, and on the kernel's stack (needs root)
+    Memcached {
+        /// Draw the clients' latency and throughput, as SVG, and the latency while one joins into `…-join`
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
     /// The search for flows' queues: table 1 of the Dragonet paper, and far beyond
     Search {
         /// Draw how the times grow with the number of flows, as SVG
@@ -200,6 +206,7 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::Modes => modes::run(plan(3, 700)),
         Part::SteerXdp => steer_xdp::run(plan(11, 0)),
         Part::Isolation { svg } => isolation::run(plan(3, 800), svg.as_deref()),
+        Part::Memcached { svg } => memcached::run(plan(3, 400), svg.as_deref()),
         Part::Search { svg } => search::run(plan(5, 0), svg.as_deref()),
         Part::Corec { only, huge, pcap } => {
             corec::measure(plan(7, 200), *only, *huge, pcap.as_deref())

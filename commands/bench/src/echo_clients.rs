@@ -12,7 +12,7 @@ use weever_testbed::pin_to;
 use crate::app::{self, Body, Kind};
 use crate::boxes::{Panel, Set, to_svg};
 use crate::client::Client;
-use crate::clients::{Clients, ClosedLoop, Request, Served};
+use crate::clients::{Clients, ClosedLoop, Request, Served, port_of_client};
 use crate::contender::Contender;
 use crate::rig::{Receiver, Rig};
 use crate::samples::Plan;
@@ -68,7 +68,12 @@ fn measure(rig: &Rig, body: Body, frame: usize, each: Duration) -> Result<Vec<Se
     let core = rig.generator_core;
     // An echo is right if it has what follows the place.
     let request = Request { payload: vec![0x2a; payload_len(frame)], answer: (2, b"****") };
-    let load = ClosedLoop { clients: CLIENTS, in_flight: IN_FLIGHT, requests: vec![request] };
+    let load = ClosedLoop {
+        clients: CLIENTS,
+        in_flight: IN_FLIGHT,
+        requests: vec![request],
+        port: port_of_client,
+    };
     let served = rig.fixture.left.run(move || {
         pin_to(core).map_err(BenchError::of("clients"))?;
         let mut clients = Clients::new(Client::open(host_mac)?, &load)?;

@@ -206,6 +206,21 @@ impl AppQueue {
         Err(Error::WouldBlock)
     }
 
+    /// Has what a socket sends go by this [worker](crate::RxBuf::worker) of the stack, until its next datagram
+    /// arrives: without it, by the worker that the last one came by. For answers that are not given at once, where a
+    /// policy keeps workers apart. A worker that there is none of is ignored.
+    ///
+    /// # Errors
+    /// [`Error::NoSocket`].
+    pub fn send_by(&self, socket: UdpSocket, worker: u16) -> Result<(), Error> {
+        let there = usize::from(worker) < self.channels.len();
+        self.with(socket, |entry| {
+            if there {
+                entry.home.set(worker)
+            }
+        })
+    }
+
     /// Sends a payload, which is copied into frames, from a socket to a peer. The stack sees it after
     /// [`commit`](Self::commit). Does not block.
     ///

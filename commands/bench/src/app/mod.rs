@@ -21,9 +21,10 @@ use crate::{BenchError, Report, Samples};
 
 pub(crate) use cable::{Datagrams, Exchange, cable, queue_on};
 pub(crate) use server::{
-    Body, Kind, beside, builder, busy_ns, library, process, run as run_program, serve,
+    Body, DEVICE, Kind, beside, builder, builder_on, busy_ns, has_memcached, library, process,
+    run as run_program, serve, serving,
 };
-pub(crate) use store::{LIMIT, Reached as Answered, VALUES, describe};
+pub(crate) use store::{LIMIT, Reached as Answered, VALUES, describe, describe_requests, requests};
 
 /// Bytes of a frame, check sequence included.
 const SMALL: usize = 64;

@@ -25,7 +25,7 @@ use crate::rig::{GENERATOR_MAC, HOST, PORT, REMOTE};
 
 pub(crate) type Body = fn(&Gate) -> Result<(), BenchError>;
 
-const DEVICE: &str = "right0";
+pub(crate) const DEVICE: &str = "right0";
 /// How long a program that was started may take until it serves.
 const START: Duration = Duration::from_millis(300);
 
@@ -58,8 +58,17 @@ impl Kind {
 pub(crate) fn builder(failed: &'static str) -> Result<HostBuilder, BenchError> {
     let pool = Pool::new(PoolConfig::default()).map_err(BenchError::of(failed))?;
     let device = AfXdp::open(&AfXdpConfig::new(DEVICE, pool.clone()));
+    builder_on(device.map_err(BenchError::of(failed))?, pool, failed)
+}
+
+/// The contender's host, on this device.
+pub(crate) fn builder_on(
+    device: AfXdp,
+    pool: Pool,
+    failed: &'static str,
+) -> Result<HostBuilder, BenchError> {
     let mut builder = HostBuilder::new(pool);
-    let link = builder.link(Box::new(device.map_err(BenchError::of(failed))?));
+    let link = builder.link(Box::new(device));
     let address = format!("{HOST}/{}", Fixture::PREFIX).parse().map_err(BenchError::of(failed))?;
     let interface = InterfaceConfig::new(DEVICE, link).address(address);
     builder.interface(interface).map_err(BenchError::of(failed))?;
@@ -105,6 +114,15 @@ pub(crate) fn beside(
     builder.route(&route).map_err(BenchError::of(failed))?;
     let core = allowed_cores().map_err(BenchError::of(failed))?;
     builder.cores(&core[..1]);
+    serving(builder, user)
+}
+
+/// The host, serving applications for as long as `user` runs, as [`beside`] has it.
+pub(crate) fn serving(
+    mut builder: HostBuilder,
+    user: impl FnOnce(&Path, &dyn Fn() -> bool) -> Result<(), BenchError>,
+) -> Result<(), BenchError> {
+    let failed = "process";
     // They take turns on the core, so neither polls.
     builder.mode(Mode::Interrupt);
     let large = Pool::new(PoolConfig::large(64)).map_err(BenchError::of(failed))?;
@@ -147,7 +165,7 @@ pub(crate) fn serve(kind: Kind, path: &Path) -> Result<(), BenchError> {
     kind.serve(&queue, || true)
 }
 
-pub(super) fn has_memcached() -> bool {
+pub(crate) fn has_memcached() -> bool {
     Command::new("memcached").arg("-V").stdout(Stdio::null()).status().is_ok()
 }
 

@@ -10,7 +10,7 @@ use weever_testbed::pin_to;
 
 use super::server::{self, Body, Kind};
 use crate::client::Client;
-use crate::clients::{Clients, ClosedLoop, Request, Served};
+use crate::clients::{Clients, ClosedLoop, Request, Served, port_of_client};
 use crate::contender::{Contender, Gate};
 use crate::rig::{Receiver, Rig};
 use crate::samples::Plan;
@@ -46,10 +46,13 @@ pub(crate) struct Reached {
 
 /// The load, in words.
 pub(crate) fn describe() -> String {
-    format!(
-        "key-value: 1 set in {MIX} requests, keys of {KEY} bytes; {CLIENTS} clients with {IN_FLIGHT} \
-         requests in flight"
-    )
+    let requests = describe_requests();
+    format!("key-value: {requests}; {CLIENTS} clients with {IN_FLIGHT} requests in flight")
+}
+
+/// The requests, in words.
+pub(crate) fn describe_requests() -> String {
+    format!("1 set in {MIX} requests, keys of {KEY} bytes")
 }
 
 /// Adds the keys `kv_vs_kernel` and `kv_1024_vs_kernel`, with `_library` for the stack in the program. Without
@@ -136,14 +139,23 @@ impl Reached {
     }
 }
 
-/// Gets and sets of one key.
 fn load(len: usize) -> ClosedLoop {
+    ClosedLoop {
+        clients: CLIENTS,
+        in_flight: IN_FLIGHT,
+        requests: requests(len),
+        port: port_of_client,
+    }
+}
+
+/// Gets and sets of one key, with values of this length.
+pub(crate) fn requests(len: usize) -> Vec<Request> {
     let key = "k".repeat(KEY);
     let get = request(&format!("get {key}\r\n"), b"VALUE ");
     let set = request(&format!("set {key} 0 0 {len}\r\n{}\r\n", "v".repeat(len)), b"STORED");
     let mut requests = vec![get; MIX - 1];
     requests.push(set);
-    ClosedLoop { clients: CLIENTS, in_flight: IN_FLIGHT, requests }
+    requests
 }
 
 /// With memcached's eight bytes in front: number, place among the datagrams of the request, their number, and two

@@ -27,9 +27,10 @@ use weever_wire::MacAddr;
 use crate::plot::{Line, Plot, Scale};
 use crate::samples::Plan;
 use crate::samples::quantile;
+use crate::steward::{self, Placed};
 use crate::{BenchError, Report, Samples};
 use clients::{Clients, Load, Outcome};
-use server::{Placed, SERVICE, Server};
+use server::{SERVICE, Server};
 
 const WORKERS: u16 = 2;
 /// Ports of high-priority clients begin here.
@@ -182,7 +183,7 @@ impl Scene {
         let config = AfXdpConfig::new("right0", theirs.clone());
         let mut right =
             net.right.run(|| AfXdp::open(&config)).map_err(BenchError::of("clients"))?;
-        let (steward, placed) = server::steward(left.steering(), text, WORKERS.into(), first)?;
+        let (steward, placed) = steward::start(left.steering(), text, WORKERS.into(), first)?;
         let server = Server::start(left.take_queues(), WORKERS.into(), &ours, second)?;
         let mac = |link: &AfXdp| MacAddr(link.info().mac);
         let ends = (mac(&right), Fixture::RIGHT, mac(&left), Fixture::LEFT);

@@ -26,6 +26,7 @@ use crate::{BenchError, Report, peers};
 pub(crate) use catalogue::Only;
 use catalogue::{PROGRAMS, Program};
 use on::On;
+pub(crate) use on::{plainly, quietly, under_run};
 pub(crate) use shim::client as shim_client;
 
 /// Connections with one request in flight each.

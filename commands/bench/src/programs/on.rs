@@ -57,19 +57,19 @@ impl On {
 }
 
 /// Keeps a server's log out of the report; its errors are shown.
-fn quietly(mut command: Command) -> Command {
+pub(crate) fn quietly(mut command: Command) -> Command {
     command.stdout(Stdio::null());
     command
 }
 
-pub(super) fn plainly(command: &[String]) -> Command {
+pub(crate) fn plainly(command: &[String]) -> Command {
     let mut plain = Command::new(&command[0]);
     plain.args(&command[1..]);
     plain
 }
 
 /// The command under `weever run`, with the stack that serves applications at `apps`.
-pub(super) fn under_run(apps: &Path, command: &[String]) -> Result<Command, BenchError> {
+pub(crate) fn under_run(apps: &Path, command: &[String]) -> Result<Command, BenchError> {
     let mut run = Command::new(own()?);
     run.args(["run", "--require", "--apps"]).arg(apps).arg("--").args(command);
     Ok(run)
