@@ -2,7 +2,7 @@
 //! them and the workers that carry them out.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -72,8 +72,9 @@ impl MoveOrder {
         self.moves.binary_search(&flow).is_ok()
     }
 
-    pub(crate) fn redirect(&self) {
-        self.redirected.store(true, Release);
+    /// Returns whether the packets did arrive where they did before, until now.
+    pub(crate) fn redirect(&self) -> bool {
+        !self.redirected.swap(true, AcqRel)
     }
 
     pub(crate) fn is_redirected(&self) -> bool {

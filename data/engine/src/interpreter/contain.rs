@@ -39,6 +39,15 @@ impl Engine {
         self.burst = Some(burst);
         polled
     }
+
+    /// Replaces a block that panicked when it was asked something, outside of a walk.
+    #[cold]
+    pub(super) fn replace_after_question(&mut self, panic: Panic, now: Nanos) {
+        let mut burst = self.burst.take().unwrap_or_default();
+        let batch = Batch { entry: Entry(0), tasks: 0, occupied: 0 };
+        self.walker(&mut burst, batch, now).replace_culprit(panic);
+        self.burst = Some(burst);
+    }
 }
 
 impl Walk<'_> {
@@ -126,6 +135,9 @@ impl Walk<'_> {
                 self.runtime.deadlines.set(node, None, self.now);
                 if let Some(owners) = owners(self.program, node) {
                     owners.release_all(self.runtime.worker);
+                }
+                if let Some(entry) = self.program.nodes[node as usize].entry {
+                    self.runtime.flows.lose_states(entry);
                 }
                 if self.blocks[node as usize].is_none() {
                     self.faults.quarantine(name);

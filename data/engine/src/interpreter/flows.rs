@@ -16,7 +16,7 @@ use weever_packet::{BURST, Nanos, first_n};
 use super::Engine;
 use super::batch::{Destination, claim_of_owner, elsewhere, owners};
 use super::following::Request;
-use super::moving::{Arrived, Leaving, Listing, QueueWatch, Reception};
+use super::moving::{Arrived, Listing, Reception};
 use super::peers::Message;
 use super::runtime::Runtime;
 use super::task_queues::{Batch, Task};
@@ -82,23 +82,24 @@ impl Engine {
         }
     }
 
-    /// Whether moving flows needs further turns.
+    /// Whether a further turn will find something to do about moving flows, although nothing arrives.
     pub(crate) fn is_moving_flows(&self) -> bool {
-        self.runtime.flows.is_busy()
+        self.runtime.flows.needs_turns()
     }
 
     #[cold]
     fn move_on(&mut self, reception: &Reception, now: Nanos) {
         // A burst in any case: another link, whose outbox is full, holds no move up.
         let mut room = self.outbox_room().max(BURST);
-        for arrived in std::mem::take(&mut self.runtime.flows.arrived) {
+        for _ in 0..self.runtime.flows.arrived.len() {
+            let Some(arrived) = self.runtime.flows.arrived.pop_front() else { break };
             room -= self.release(arrived, room, now);
         }
         self.send_requests();
         if self.runtime.flows.inbox.has_any() {
             for order in self.runtime.flows.inbox.take() {
                 match order {
-                    FlowOrder::Move(order) => self.begin(order),
+                    FlowOrder::Move(order) => self.runtime.flows.take_order(order),
                     FlowOrder::List(order) => {
                         self.runtime.flows.listings.push(Listing::new(order));
                     }
@@ -106,16 +107,7 @@ impl Engine {
             }
         }
         self.go_on_listing(now);
-        let mut orders = std::mem::take(&mut self.runtime.flows.orders);
-        orders.retain_mut(|leaving| {
-            let is_past = leaving.queues.is_past(&leaving.order, reception);
-            let is_due = is_past && leaving.unanswered == 0;
-            if is_due {
-                self.finish(leaving, now);
-            }
-            !is_due
-        });
-        self.runtime.flows.orders.append(&mut orders);
+        self.go_on_leaving(reception, now);
         let Runtime { flows, peers: Some(peers), .. } = &mut self.runtime else { return };
         for owed in flows.owed.extract_if(.., |owed| owed.queues.is_past(&owed.order, reception)) {
             flows.answered.retain(|order| order.progress().open > 0);
@@ -140,67 +132,17 @@ impl Engine {
         if self.runtime.following.is_due((entry, flow), by) {
             let order = Arc::new(MoveOrder::new(at, vec![(flow, by)]));
             order.redirect();
-            self.begin(order);
+            self.runtime.flows.take_order(order);
         }
     }
 
-    fn owners(&self, entry: Entry) -> Option<(u32, Arc<FlowOwners>)> {
+    pub(super) fn owners(&self, entry: Entry) -> Option<(u32, Arc<FlowOwners>)> {
         let node = self.plan.program.entries[entry.index()].node;
         let plan = self.plan.program.nodes.get(node as usize).filter(|_| node != NO_NODE)?;
         Some((node, plan.flows.as_ref()?.owners.clone()))
     }
 
-    fn begin(&mut self, order: Arc<MoveOrder>) {
-        let entry = self.plan.program.at(order.at);
-        let found = entry.and_then(|entry| Some((entry, self.owners(entry)?)));
-        let Some((entry, (node, owners))) = found else {
-            order.moves.iter().for_each(|_| order.record(Outcome::Gone));
-            return order.begin();
-        };
-        let me = self.runtime.worker;
-        let mut flows = Vec::new();
-        for (key, to) in &order.moves {
-            let stays = self.blocks[node as usize].as_ref().is_some_and(|b| !b.may_leave(*key));
-            if stays {
-                order.record(Outcome::Stays);
-            } else if *to != me && owners.begin_move(*key, me, *to) {
-                self.runtime.flows.leaving.insert((entry, *key));
-                flows.push((*key, *to));
-            } else {
-                order.record(Outcome::Gone);
-            }
-        }
-        order.begin();
-        let Some(peers) = self.runtime.peers.as_mut().filter(|_| !flows.is_empty()) else { return };
-        let unanswered = peers.len() - 1;
-        for worker in (0..peers.len() as u16).filter(|worker| *worker != me) {
-            peers.send_late(worker, Message::Fence { from: me, order: order.clone() });
-        }
-        self.runtime.flows.orders.push(Leaving {
-            order,
-            flows,
-            unanswered,
-            queues: QueueWatch::default(),
-        });
-    }
-
-    /// Runs the packets that came before, and sends the state of an order's flows.
-    fn finish(&mut self, leaving: &Leaving, now: Nanos) {
-        let Some(entry) = self.plan.program.at(leaving.order.at) else { return };
-        let mut tasks = Vec::new();
-        self.runtime.tasks.take_all(entry, |_, task| tasks.push(task));
-        self.run_tasks(entry, tasks, now);
-        self.send_flows(entry, leaving, now);
-    }
-
-    fn send_flows(&mut self, entry: Entry, leaving: &Leaving, now: Nanos) {
-        for (key, to) in &leaving.flows {
-            self.runtime.flows.leaving.remove(&(entry, *key));
-            self.send_flow(entry, *key, *to, Some(leaving.order.clone()), now);
-        }
-    }
-
-    fn send_flow(
+    pub(super) fn send_flow(
         &mut self,
         entry: Entry,
         key: FlowKey,
@@ -221,13 +163,6 @@ impl Engine {
     fn place(&self, entry: Entry) -> NodeRef {
         let idp = self.plan.program.entries[entry.index()].idp;
         NodeRef { entry, idp, epoch: self.runtime.epoch }
-    }
-
-    pub(super) fn answered(&mut self, order: &Arc<MoveOrder>) {
-        let orders = &mut self.runtime.flows.orders;
-        if let Some(leaving) = orders.iter_mut().find(|l| Arc::ptr_eq(&l.order, order)) {
-            leaving.unanswered -= 1;
-        }
     }
 
     /// Goes on with a flow of another worker.
@@ -275,21 +210,28 @@ impl Engine {
 
     /// Runs up to `room` packets that waited for a flow; returns how many. Until all have run, the flow
     /// counts as arriving, so that later ones stay behind them.
-    fn release(&mut self, arrived: Arrived, room: usize, now: Nanos) -> usize {
+    fn release(&mut self, mut arrived: Arrived, room: usize, now: Nanos) -> usize {
         let place = arrived.place;
         let entry = place.0;
         let Some((_, owners)) = self.owners(entry) else { return 0 };
         let tasks = self.runtime.flows.take_held(place, room);
         let ran = tasks.len();
-        self.runtime.flows.releasing = Some(place);
-        self.run_tasks(entry, tasks, now);
-        self.runtime.flows.releasing = None;
+        self.run_held(&mut arrived, tasks, now);
         if self.runtime.flows.holds(place) {
-            self.runtime.flows.arrived.push(arrived);
+            self.runtime.flows.arrived.push_back(arrived);
         } else {
             self.settle(&arrived, &owners);
         }
         ran
+    }
+
+    /// Runs packets that waited for a flow. A block that panics at them has lost the flow's state.
+    fn run_held(&mut self, arrived: &mut Arrived, tasks: Vec<Task>, now: Nanos) {
+        self.runtime.flows.releasing = Some(arrived.place);
+        self.run_tasks(arrived.place.0, tasks, now);
+        if self.runtime.flows.releasing.take().is_none() {
+            arrived.outcome = Outcome::Refused;
+        }
     }
 
     /// Ends the move of a flow whose packets have all run.
@@ -331,30 +273,16 @@ impl Engine {
         let arrived = std::mem::take(&mut self.runtime.flows.arrived);
         let (here, others): (Vec<Arrived>, _) =
             arrived.into_iter().partition(|arrived| arrived.place.0 == entry);
-        self.runtime.flows.arrived = others;
-        for arrived in &here {
+        self.runtime.flows.arrived = others.into();
+        for mut arrived in here {
             let tasks = self.runtime.flows.take_held(arrived.place, usize::MAX);
-            self.runtime.flows.releasing = Some(arrived.place);
-            self.run_tasks(entry, tasks, now);
-            self.runtime.flows.releasing = None;
-            self.settle(arrived, owners);
-        }
-    }
-
-    /// Carries out the orders for an entry that goes.
-    fn finish_orders(&mut self, entry: Entry, now: Nanos) {
-        let orders = std::mem::take(&mut self.runtime.flows.orders);
-        let (here, others): (Vec<Leaving>, _) = orders
-            .into_iter()
-            .partition(|leaving| self.plan.program.at(leaving.order.at) == Some(entry));
-        self.runtime.flows.orders = others;
-        for leaving in &here {
-            self.send_flows(entry, leaving, now);
+            self.run_held(&mut arrived, tasks, now);
+            self.settle(&arrived, owners);
         }
     }
 
     /// Runs tasks at once, before any other.
-    fn run_tasks(&mut self, entry: Entry, tasks: Vec<Task>, now: Nanos) {
+    pub(super) fn run_tasks(&mut self, entry: Entry, tasks: Vec<Task>, now: Nanos) {
         let mut burst = self.burst.take().unwrap_or_default();
         let mut tasks = tasks.into_iter().peekable();
         while tasks.peek().is_some() {

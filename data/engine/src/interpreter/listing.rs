@@ -1,4 +1,4 @@
-//! Blocks are asked about their flows. A list of them is made in parts, a bounded number in each turn, so that
+//! Blocks are asked about their flows. A worker lists them in parts, a bounded number in each turn, so that
 //! packets do not wait for a list of a hundred thousand.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,10 +8,11 @@ use weever_packet::Nanos;
 
 use super::Engine;
 use super::moving::Listing;
+use crate::schedule::NO_NODE;
 
 impl Engine {
-    /// Asks a node's block something about its flows. `None` if there is no block, or if it panics, which is
-    /// recorded.
+    /// Asks a node's block something about its flows. `None` if there is no block, or if it panics: then a fresh
+    /// one takes its place as after a panic in a walk, and the flows of this worker have ended.
     pub(super) fn ask_block<T>(
         &mut self,
         node: u32,
@@ -19,11 +20,17 @@ impl Engine {
         ask: impl FnOnce(&mut dyn Block) -> T,
     ) -> Option<T> {
         let block = self.blocks.get_mut(node as usize)?.as_mut()?;
-        catch_unwind(AssertUnwindSafe(|| ask(block.as_mut())))
-            .inspect_err(|panic| {
-                self.faults.panicked(&self.plan.program.nodes[node as usize].name, now, &**panic);
-            })
-            .ok()
+        self.state.running = node;
+        match catch_unwind(AssertUnwindSafe(|| ask(block.as_mut()))) {
+            Ok(answer) => {
+                self.state.running = NO_NODE;
+                Some(answer)
+            }
+            Err(panic) => {
+                self.replace_after_question(panic, now);
+                None
+            }
+        }
     }
 
     /// Goes on with every list.
@@ -43,12 +50,16 @@ impl Engine {
         self.runtime.flows.listings = listings;
     }
 
-    /// Lists some more; where to go on, or `None` at the end. A worker without the node has no flows of it.
+    /// Lists some more; where to go on, or `None` at the end. A worker without the node has no flows of it, and
+    /// those that a block has listed end when it panics.
     fn list_some(&mut self, listing: &mut Listing, now: Nanos) -> Option<usize> {
         let entry = self.plan.program.at(listing.order.at)?;
         let node = self.plan.program.entries[entry.index()].node;
         let (from, found) = (listing.next, &mut listing.found);
-        let next = self.ask_block(node, now, |block| block.list_flows(from, found))?;
+        let Some(next) = self.ask_block(node, now, |block| block.list_flows(from, found)) else {
+            listing.found.clear();
+            return None;
+        };
         next.filter(|next| *next > from)
     }
 }

@@ -6,6 +6,7 @@ mod count;
 mod exchange;
 mod flows;
 mod following;
+mod leaving;
 mod listing;
 mod moving;
 mod peers;

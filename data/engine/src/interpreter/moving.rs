@@ -1,6 +1,6 @@
 //! The flows that an engine gives away or expects, and the packets that wait for them.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use weever_block::{FlowEnds, FlowKey};
@@ -31,7 +31,7 @@ pub(crate) struct Flows {
     /// The most packets held.
     limit: usize,
     /// Flows that have arrived, and whose packets are still held for want of room behind them.
-    pub(crate) arrived: Vec<Arrived>,
+    pub(crate) arrived: VecDeque<Arrived>,
     /// The flow whose held packets run.
     pub(crate) releasing: Option<EntryFlow>,
 }
@@ -40,11 +40,31 @@ pub(crate) struct Flows {
 #[derive(Debug)]
 pub(crate) struct Leaving {
     pub(crate) order: Arc<MoveOrder>,
-    /// The flows of it that were here and stood still, with their new owners.
-    pub(crate) flows: Vec<(FlowKey, u16)>,
-    /// The workers that have not answered yet.
+    /// How many of the order's flows have begun to move, or do not move.
+    pub(crate) begun: usize,
+    /// The flows of it that were here and stood still, and have not been sent, by new owner.
+    pub(crate) flows: BTreeMap<u16, Vec<FlowKey>>,
+    /// The workers that have not answered yet, once they have been asked.
     pub(crate) unanswered: usize,
     pub(crate) queues: QueueWatch,
+}
+
+impl Leaving {
+    fn new(order: Arc<MoveOrder>) -> Leaving {
+        let (flows, queues) = (BTreeMap::new(), QueueWatch::default());
+        Leaving { order, begun: 0, flows, unanswered: 0, queues }
+    }
+
+    /// Whether all flows have begun to move, and the others have been asked.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun == self.order.moves.len()
+    }
+
+    /// Whether a turn will go on with it although no message arrives.
+    fn needs_turns(&self) -> bool {
+        !self.has_begun()
+            || self.order.is_redirected() && (self.unanswered == 0 || !self.queues.was_past)
+    }
 }
 
 /// A question that is being answered.
@@ -121,6 +141,8 @@ impl Reception {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueueWatch {
     begun: Option<Begun>,
+    /// Whether it was past the redirection when it was asked last.
+    was_past: bool,
 }
 
 /// The moment at which the redirection was noticed.
@@ -141,9 +163,11 @@ impl QueueWatch {
             });
             return false;
         };
-        reception.queues.iter().zip(&begun.packets).all(|(queue, before)| {
-            queue.drained > begun.turn || queue.packets - before > MORE_THAN_A_RING
-        })
+        self.was_past = self.was_past
+            || reception.queues.iter().zip(&begun.packets).all(|(queue, before)| {
+                queue.drained > begun.turn || queue.packets - before > MORE_THAN_A_RING
+            });
+        self.was_past
     }
 }
 
@@ -159,7 +183,7 @@ impl Flows {
             held: HashMap::new(),
             held_len: 0,
             limit,
-            arrived: Vec::new(),
+            arrived: VecDeque::new(),
             releasing: None,
         }
     }
@@ -176,6 +200,30 @@ impl Flows {
             || !self.listings.is_empty()
             || !self.owed.is_empty()
             || !self.arrived.is_empty()
+    }
+
+    /// Whether a turn will find something to do although nothing arrives. Orders whose packets are not redirected
+    /// yet wait for that, and others for the answers of workers: the worker is woken for either.
+    pub(crate) fn needs_turns(&self) -> bool {
+        self.inbox.has_any()
+            || !self.listings.is_empty()
+            || !self.arrived.is_empty()
+            || self.orders.iter().any(Leaving::needs_turns)
+            || self.owed.iter().any(|owed| owed.order.is_redirected())
+    }
+
+    pub(crate) fn take_order(&mut self, order: Arc<MoveOrder>) {
+        self.orders.push(Leaving::new(order));
+    }
+
+    /// The states of a node's flows are lost: those that leave have nothing to wait for here, and those
+    /// that have arrived end.
+    #[cold]
+    pub(crate) fn lose_states(&mut self, entry: Entry) {
+        self.leaving.retain(|(at, _)| *at != entry);
+        let arrived = self.arrived.iter_mut().filter(|arrived| arrived.place.0 == entry);
+        arrived.for_each(|arrived| arrived.outcome = Outcome::Refused);
+        self.releasing = self.releasing.filter(|(at, _)| *at != entry);
     }
 
     /// Keeps a packet until the state of its flow has arrived; gives it back when too many are kept.

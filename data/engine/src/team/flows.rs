@@ -16,7 +16,9 @@ use crate::schedule::NodeRef;
 /// to its end. Dropping it lets the move go on.
 #[derive(Debug)]
 pub struct FlowMoves {
-    orders: Vec<(Arc<MoveOrder>, Waker)>,
+    orders: Vec<Arc<MoveOrder>>,
+    /// Of all workers.
+    wakers: Vec<Waker>,
 }
 
 impl FlowMoves {
@@ -25,27 +27,28 @@ impl FlowMoves {
     /// their threads.
     pub fn wait_begun(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
-        self.orders.iter().all(|(order, _)| order.wait_begun(until))
+        self.orders.iter().all(|order| order.wait_begun(until))
     }
 
     /// Says that packets of these flows no longer arrive where they did before: the old owners send
     /// the state as soon as they have run all that arrived until now. Does not block.
     pub fn redirected(&self) {
-        for (order, waker) in &self.orders {
-            order.redirect();
-            waker.wake();
+        let redirected = self.orders.iter().filter(|order| order.redirect()).count();
+        if redirected > 0 {
+            // All workers answer the old owners.
+            self.wakers.iter().for_each(Waker::wake);
         }
     }
 
     /// The results of the moves until now.
     pub fn progress(&self) -> Moved {
-        total(self.orders.iter().map(|(order, _)| order.progress()))
+        total(self.orders.iter().map(|order| order.progress()))
     }
 
     /// Waits until all flows have arrived, at most so long. Blocks; the workers need their threads.
     pub fn wait(&self, patience: Duration) -> Moved {
         let until = Instant::now() + patience;
-        total(self.orders.iter().map(|(order, _)| order.wait(until)))
+        total(self.orders.iter().map(|order| order.wait(until)))
     }
 }
 
@@ -106,9 +109,10 @@ impl Publisher {
         }
         let order = |(from, moves)| {
             let order = Arc::new(MoveOrder::new(at, moves));
-            Some((order.clone(), self.give_order(from, FlowOrder::Move(order))?))
+            self.give_order(from, FlowOrder::Move(order.clone())).then_some(order)
         };
-        Ok(FlowMoves { orders: by_owner.into_iter().filter_map(order).collect() })
+        let orders = by_owner.into_iter().filter_map(order).collect();
+        Ok(FlowMoves { orders, wakers: self.wakers() })
     }
 
     /// Moves flows whose packets may arrive anywhere, and waits for it. A flow still on its way
@@ -158,7 +162,7 @@ impl Publisher {
         let (at, _) = self.sharded(node)?;
         let order = Arc::new(ListOrder::new(at, self.workers().into()));
         for worker in 0..self.workers() {
-            if self.give_order(worker, FlowOrder::List(order.clone())).is_none() {
+            if !self.give_order(worker, FlowOrder::List(order.clone())) {
                 order.answer(worker, Vec::new());
             }
         }

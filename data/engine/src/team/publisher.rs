@@ -118,12 +118,17 @@ impl Publisher {
         running.idps.sharded().map(|(name, owners)| (name.to_owned(), owners.clone())).collect()
     }
 
-    /// Orders a worker to list or move flows; returns the handle that wakes it.
-    pub(super) fn give_order(&self, worker: u16, order: FlowOrder) -> Option<Waker> {
-        let handle = self.handles.get(usize::from(worker))?;
+    /// Orders a worker to list or move flows; whether there is such a worker.
+    pub(super) fn give_order(&self, worker: u16, order: FlowOrder) -> bool {
+        let Some(handle) = self.handles.get(usize::from(worker)) else { return false };
         handle.moves.put(order);
         handle.waker.wake();
-        Some(handle.waker.clone())
+        true
+    }
+
+    /// What wakes each worker.
+    pub(super) fn wakers(&self) -> Vec<Waker> {
+        self.handles.iter().map(|handle| handle.waker.clone()).collect()
     }
 
     /// The name of each worker with the number of the graph that it runs.

@@ -74,8 +74,8 @@ impl Worker {
     fn sleep_until(&mut self, now: Nanos, timeout: Nanos, also: Option<BorrowedFd<'_>>) {
         let due = self.next_deadline().map_or(MAX_SLEEP, |at| at.saturating_sub(now));
         let mut timeout = timeout.min(due).min(MAX_SLEEP);
-        if self.engine.lacks_buffers() {
-            // Another thread may free some, and gives no notice.
+        if self.engine.lacks_buffers() || self.engine.is_moving_flows() {
+            // Another thread may free some, and gives no notice. Flows that move need a turn soon.
             timeout = timeout.min(POLL_INTERVAL);
         }
         self.bell.doorbell().prepare_to_sleep();

@@ -1,163 +1,8 @@
 //! Flows with state move between workers: nothing is lost, reordered, or seen by a worker without the
 //! state.
 
-use std::cell::Cell;
-use std::collections::HashMap;
-
-use weever_block::{
-    Block, BlockType, Buffer, Burst, Cx, FlowClaim, FlowEnds, FlowKey, Mask, PortDoc, Ports, State,
-    StateKind, bits,
-};
-use weever_graph::Effects;
-
+use super::sequence::{FLOW, PINNED, counts, key, sequence, team};
 use super::*;
-use crate::testkit::mix;
-
-/// Packets are numbered: the flow times this, and its position in the flow.
-pub(super) const FLOW: u64 = 1_000_000_000;
-
-const COUNTERS: &[&str] = &["in order", "out of order", "unknown", "full"];
-const IN_ORDER: usize = 0;
-const OUT_OF_ORDER: usize = 1;
-const UNKNOWN: usize = 2;
-const FULL: usize = 3;
-
-/// Expects each flow's packets one after the other, from 0 on.
-pub(super) static SEQUENCE: BlockType = BlockType {
-    name: "Sequence",
-    summary: "",
-    ports: &[PortDoc { name: "out", doc: "" }],
-    spawns: &[],
-    notifies: &[],
-    effects: Effects::READS.union(Effects::NEEDS_BUFFER),
-    state: StateKind::Sharded,
-    params: &[],
-    counters: COUNTERS,
-    make: |_| Ok(Box::new(Sequence::default())),
-};
-
-thread_local! {
-    /// No flow may leave; for a test whose workers have no threads of their own.
-    static PINNED: Cell<bool> = const { Cell::new(false) };
-}
-
-#[derive(Default)]
-struct Sequence {
-    next: HashMap<u64, u64>,
-}
-
-fn number(packet: &Buffer) -> u64 {
-    u64::from_be_bytes(packet.data()[52..60].try_into().expect("eight bytes"))
-}
-
-pub(super) fn key(flow: u64) -> FlowKey {
-    FlowKey::of_hash(mix(flow))
-}
-
-impl Block for Sequence {
-    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        for i in bits(input) {
-            let number = burst.get(i).map_or(0, number);
-            let (flow, position) = (number / FLOW, number % FLOW);
-            if let Some(next) = self.next.get_mut(&flow) {
-                let is_next = *next == position;
-                cx.count(if is_next { IN_ORDER } else { OUT_OF_ORDER }, 1);
-                *next = position + 1;
-            } else if position > 0 {
-                cx.count(UNKNOWN, 1);
-            } else {
-                match cx.claim_flow(key(flow)) {
-                    FlowClaim::Mine => {
-                        self.next.insert(flow, 1);
-                        cx.count(IN_ORDER, 1);
-                    }
-                    FlowClaim::Elsewhere(_) => {
-                        cx.send_to_owner(i, key(flow));
-                        continue;
-                    }
-                    FlowClaim::Full => cx.count(FULL, 1),
-                }
-            }
-            ports.enable(0, 1 << i);
-        }
-    }
-
-    fn flow_of(&self, packet: &Buffer) -> Option<FlowKey> {
-        Some(key(number(packet) / FLOW))
-    }
-
-    /// Two at once, by the peer's port.
-    fn list_flows(&self, from: usize, list: &mut Vec<FlowEnds>) -> Option<usize> {
-        let mut flows: Vec<u64> = self.next.keys().copied().collect();
-        flows.sort_unstable();
-        list.extend(flows.iter().skip(from).take(2).map(|flow| FlowEnds {
-            key: key(*flow),
-            protocol: 17,
-            local: ([10, 0, 0, 1], 7).into(),
-            remote: ([10, 0, 0, 2], *flow as u16).into(),
-        }));
-        (from + 2 < flows.len()).then_some(from + 2)
-    }
-
-    fn may_leave(&self, _: FlowKey) -> bool {
-        !PINNED.with(Cell::get)
-    }
-
-    fn export_flow(&mut self, wanted: FlowKey) -> Option<State> {
-        let flow = *self.next.keys().find(|flow| key(**flow) == wanted)?;
-        let next = self.next.remove(&flow)?;
-        Some(Box::new((flow, next)))
-    }
-
-    fn import_flow(&mut self, _: FlowKey, state: State) -> Result<(), State> {
-        let (flow, next) = *state.downcast::<(u64, u64)>()?;
-        assert!(self.next.insert(flow, next).is_none(), "it was nowhere else");
-        Ok(())
-    }
-}
-
-/// `Source`, `Seq`, `Sink`.
-pub(super) fn sequence() -> Graph {
-    let mut graph = path(&[(0, false)]);
-    let id = graph.find("s0").expect("a stage");
-    let node = graph.node_mut(id);
-    (node.name, node.implementation) = ("Seq".into(), Some("Sequence".into()));
-    graph
-}
-
-fn team(frames: u32, workers: usize) -> Bench {
-    let pool = pool(frames);
-    let config = MemoryConfig { queues: workers as u16, ring: 512, ..MemoryConfig::default() };
-    let (mut left, mut right) = pair(&config).expect("descriptors");
-    let member = |(i, queue)| Member {
-        name: format!("worker-{i}"),
-        pool: pool.cache(),
-        limits: Limits::default(),
-        queues: vec![MemberQueue { link: 0, source: SOURCE.into(), queue }],
-    };
-    let members = left.take_queues().into_iter().enumerate().map(member).collect();
-    let registry = registry().with(&[&SEQUENCE]);
-    let team = Team::build(sequence(), registry, Arc::new(Env::new()), members).expect("sound");
-    Bench { team, peers: right.take_queues(), cache: pool.cache(), pool }
-}
-
-/// The sums of the blocks' counters.
-pub(super) fn counts(workers: &mut [Worker]) -> [u64; 4] {
-    COUNTERS.map_to(|label| {
-        let of = |w: &mut Worker| w.engine().counters().get("Seq", CounterKind::Own, label);
-        workers.iter_mut().filter_map(of).sum()
-    })
-}
-
-trait MapTo {
-    fn map_to(&self, each: impl FnMut(&str) -> u64) -> [u64; 4];
-}
-
-impl MapTo for [&str] {
-    fn map_to(&self, mut each: impl FnMut(&str) -> u64) -> [u64; 4] {
-        std::array::from_fn(|i| each(self[i]))
-    }
-}
 
 /// The events in between.
 #[derive(Clone, Debug)]
@@ -353,12 +198,12 @@ fn a_flow_whose_packets_arrive_at_both_workers_stays() {
 #[test]
 fn a_flow_that_cannot_leave_its_worker_stays() {
     let mut arrivals = Arrivals::new();
-    PINNED.with(|pinned| pinned.set(true));
+    PINNED.set(true);
     arrivals.arrive(&[0], 1);
     arrivals.arrive(&[1], 40);
     let moved = arrivals.bench.team.publisher.begin_moves("Seq", &[(key(0), 1)]).expect("sound");
     arrivals.arrive(&[1], 1);
-    PINNED.with(|pinned| pinned.set(false));
+    PINNED.set(false);
     assert_eq!((moved.progress().stays, moved.progress().open), (1, 0));
     assert_eq!(arrivals.owner(), Some(0));
     arrivals.expect_order();

@@ -1,8 +1,10 @@
 //! Teams under change: surviving state, refused changes, and concurrent operators.
 
 mod flows;
+mod moving;
 mod parts;
 mod pressure;
+mod sequence;
 mod several;
 
 use std::sync::Arc;

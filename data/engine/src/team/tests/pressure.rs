@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use weever_link::{LinkError, QueueStats};
 use weever_packet::Buffer;
 
-use super::flows::{FLOW, SEQUENCE, counts, key, sequence};
+use super::sequence::{FLOW, SEQUENCE, counts, key, sequence};
 use super::*;
 use crate::testkit::hash;
 
