@@ -1,4 +1,5 @@
 //! Two endpoints, and a network that the input drives: it loses, duplicates, reorders, delays and damages.
+//! Of inputs of odd length, the connection begins with Fast Open.
 //! Each octet that is read is the one that was sent, and connections stay consistent throughout.
 #![no_main]
 
@@ -85,6 +86,24 @@ impl Host {
     }
 }
 
+/// The first host learns the other one's cookie by a connection that both then forget.
+fn learn_cookie(hosts: &mut [Host; 2], (from, to): (SocketAddr, SocketAddr), now: u64) {
+    let id = hosts[0].endpoint.connect(from, to, now).unwrap();
+    hosts[0].endpoint.set_fast_open(id, now);
+    for at in [0, 1] {
+        hosts[at].transmit(now);
+        let all = std::mem::take(&mut hosts[at].out);
+        all.iter().for_each(|packet| hosts[1 - at].hear(at, packet, now));
+    }
+    hosts[0].endpoint.abort(id, now);
+    hosts[0].endpoint.close(id, now);
+    for _ in 0..2 {
+        hosts[0].transmit(now);
+        let all = std::mem::take(&mut hosts[0].out);
+        all.iter().for_each(|packet| hosts[1].hear(0, packet, now));
+    }
+}
+
 fn pseudo(from: usize, len: usize) -> Pseudo {
     let both = [ADDRESSES[from], ADDRESSES[1 - from]].concat();
     Pseudo::v4(both.first_chunk().unwrap(), 6, len as u16)
@@ -103,10 +122,19 @@ fuzz_target!(|data: &[u8]| {
     };
     let mut hosts = [Host::new(config(how & 15), 1), Host::new(config(how >> 4), 2)];
     let mut now = 1000 * MILLIS;
-    let listener = hosts[1].endpoint.listen(ListenerConfig::new(80)).unwrap();
+    let fast = steps.len() % 2 == 1;
+    let listener = ListenerConfig { fast_open: u32::from(fast), ..ListenerConfig::new(80) };
+    let listener = hosts[1].endpoint.listen(listener).unwrap();
     let from = SocketAddr::from((Ipv4Addr::from(ADDRESSES[0]), 0));
     let to = SocketAddr::from((Ipv4Addr::from(ADDRESSES[1]), 80));
+    if fast {
+        learn_cookie(&mut hosts, (from, to), now);
+    }
     hosts[0].id = hosts[0].endpoint.connect(from, to, now).ok();
+    if let Some(id) = hosts[0].id.filter(|_| fast) {
+        hosts[0].endpoint.set_fast_open(id, now);
+        hosts[0].write(400, now);
+    }
     for step in steps.chunks_exact(2) {
         let (what, value) = (step[0], step[1]);
         let at = usize::from(what & 1);

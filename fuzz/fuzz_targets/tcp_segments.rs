@@ -26,6 +26,8 @@ struct World {
     /// The last sequence number that was sent to each port of the peers.
     ours: [(Seq, Seq); 4],
     clients: Vec<Id>,
+    /// The cookie of Fast Open that was sent last.
+    cookie: Vec<u8>,
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -42,10 +44,12 @@ fuzz_target!(|data: &[u8]| {
     };
     let mut endpoint = Endpoint::new(config, [1, u64::from(how)], 0);
     let backlog = u32::from(how >> 4 & 3);
-    let listener = ListenerConfig { backlog, accept_queue: 2, ..ListenerConfig::new(80) };
+    let fast_open = u32::from(how >> 6);
+    let listener = ListenerConfig { backlog, accept_queue: 2, fast_open, ..ListenerConfig::new(80) };
     let listener = endpoint.listen(listener).unwrap();
     let ours = [(Seq(0), Seq(0)); 4];
-    let mut world = World { endpoint, listener, now: 1, ours, clients: Vec::new() };
+    let (clients, cookie) = (Vec::new(), Vec::new());
+    let mut world = World { endpoint, listener, now: 1, ours, clients, cookie };
     while let Some(what) = input.byte() {
         if world.step(what, &mut input).is_none() {
             return;
@@ -69,7 +73,12 @@ impl World {
             10 => self.now += u64::from(input.byte()?) * 1000 * MILLIS,
             11 => {
                 let (from, to) = (SocketAddr::new(US, 4000), SocketAddr::new(THEM, 5003));
-                self.clients.extend(self.endpoint.connect(from, to, now));
+                let id = self.endpoint.connect(from, to, now);
+                if let Some(id) = id.ok().filter(|_| what & 16 != 0) {
+                    self.endpoint.set_fast_open(id, now);
+                    self.endpoint.queue(id, u64::from(what >> 5) * 300, now);
+                }
+                self.clients.extend(id);
             }
             12 => self.clients.extend(self.endpoint.accept(self.listener)),
             _ => self.call(what, input)?,
@@ -120,7 +129,11 @@ impl World {
             window_scale: (how & 8 != 0).then_some(how >> 4),
             sack_permitted: how & 16 != 0,
             timestamps: (how & 32 == 0).then_some(Timestamps { value: stamp, echo: stamp ^ 1 }),
-            fast_open: None,
+            fast_open: match what % 16 {
+                7 => Some(&[]),
+                8 => Some(&self.cookie),
+                _ => None,
+            },
             sack: &blocks,
         };
         let payload = vec![0; if how & 64 == 0 { 0 } else { word(input)? as usize % 2000 }];
@@ -160,6 +173,9 @@ impl World {
                     transmit.payload.is_empty()
                         || transmit.payload.start >= connection.acknowledged()
                 );
+            }
+            if let Some((octets, len)) = transmit.options.fast_open {
+                self.cookie = octets[..usize::from(len)].to_vec();
             }
             let at = usize::from(transmit.tuple.remote_port - 5000) & 3;
             let (seq, header) = (Seq(transmit.header.seq), &transmit.header);

@@ -65,6 +65,39 @@ def connect_later():
 case("connect without blocking", connect_later)
 
 
+def with_the_syn(_):
+    stream = socket.socket(*TCP)
+    stream.settimeout(20)
+    sent = stream.sendto(b"question", socket.MSG_FASTOPEN, ECHO)
+    return sent, whole(stream, 8), stream.getpeername(), stream.sendall(b"more"), whole(stream, 4)
+
+
+# The first one asks for a cookie.
+case("octets with the SYN", lambda: [with_the_syn(at) for at in range(3)])
+
+
+def with_the_syn_refused():
+    stream = socket.socket(*TCP)
+    stream.settimeout(20)
+    stream.sendto(b"question", socket.MSG_FASTOPEN, CLOSED)
+    return stream.recv(1)
+
+
+case("octets with the SYN refused", with_the_syn_refused)
+
+
+def connects_when_it_writes(_):
+    stream = socket.socket(*TCP)
+    stream.settimeout(20)
+    stream.setsockopt(socket.IPPROTO_TCP, 30, 1)
+    stream.connect(ECHO)
+    writable = ready(stream, select.POLLOUT)
+    return writable, stream.send(b"question"), whole(stream, 8), stream.getpeername()
+
+
+case("connects when it writes", lambda: [connects_when_it_writes(at) for at in range(2)])
+
+
 def refused_later():
     stream = socket.socket(*TCP)
     stream.setblocking(False)

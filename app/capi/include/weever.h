@@ -102,7 +102,10 @@ enum {
     WEEVER_STREAM_CONGESTION = 10, /* 0: cubic, 1: reno, 2: dctcp */
     WEEVER_STREAM_RECEIVE_BUFFER = 11, /* octets that are received ahead of the program */
     WEEVER_STREAM_SEND_BUFFER = 12, /* octets that may be written and not acknowledged */
-    WEEVER_STREAM_DEFER_ACCEPT = 13 /* of a listener: seconds that a stream waits for octets */
+    WEEVER_STREAM_DEFER_ACCEPT = 13, /* of a listener: seconds that a stream waits for octets */
+    WEEVER_STREAM_FAST_OPEN = 14   /* 1, right after connecting: the SYN carries what is written next;
+                                      of a listener: most connections that have sent such octets and are
+                                      not established yet */
 };
 
 /* A copy of what a queue has. */

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 
 use libc::{O_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, c_int, sockaddr, socklen_t};
-use weever_app_sockets::{AppQueue, Handle};
+use weever_app_sockets::{AppQueue, Handle, StreamOption};
 
 use crate::failure::{Answer, Failure, fail};
 use crate::file::{File, Kind, Phase, Stream, Udp};
 use crate::numbers::{self, Meaning};
-use crate::open::{file, is_selected, kernel_name, kind_of};
+use crate::open::{file, is_selected, kernel_name, kind_of, option};
 use crate::state::{Held, State, lock};
 use crate::wait::{Direction, until};
 use crate::{address, log, real};
@@ -43,12 +43,12 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
         let place = held.attach(fd, File { local, ..file(kind.family, Kind::Udp(udp)) })?;
         return opened(&mut held, fd, place);
     }
-    let queue = held.need_queue()?;
-    let stream = queue.connect_tcp_from(local, to)?;
-    let state = Stream::new(stream, Phase::Connecting, to);
-    let new = File { local, ..file(kind.family, Kind::Stream(Box::new(state))) };
-    let place = held.attach(fd, new).inspect_err(|_| drop(queue.abort(stream)))?;
-    held.name(Handle::Stream(stream), place);
+    let fast = option::<c_int>(fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) == Some(1);
+    let place = begin(&mut held, fd, (kind.family, local, to), fast)?;
+    if fast {
+        // The SYN waits for the first write, or for any other call that tells the stack something.
+        return Ok(0);
+    }
     held.commit();
     let nonblocking = held.files.get(place).is_some_and(|file| file.nonblocking);
     drop(held);
@@ -60,6 +60,41 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
         Err(Failure::Errno(libc::EAGAIN)) => fail(libc::EINPROGRESS),
         connected => connected,
     }
+}
+
+/// Asks for a connection, which the stack does not know of yet; with `fast`, its SYN carries what is written next.
+fn begin(
+    held: &mut Held,
+    fd: c_int,
+    (family, local, to): (c_int, SocketAddr, SocketAddr),
+    fast: bool,
+) -> Answer<u32> {
+    let queue = held.need_queue()?;
+    let stream = queue.connect_tcp_from(local, to)?;
+    // With a full ring it is an ordinary connection.
+    let fast = fast && queue.set_option(stream, StreamOption::FastOpen(1)).is_ok();
+    let state = Stream { fast, ..Stream::new(stream, Phase::Connecting, to) };
+    let new = File { local, ..self::file(family, Kind::Stream(Box::new(state))) };
+    let place = held.attach(fd, new).inspect_err(|_| drop(queue.abort(stream)))?;
+    held.name(Handle::Stream(stream), place);
+    Ok(place)
+}
+
+/// The connection of a write with `MSG_FASTOPEN`; false if it is not for a stream.
+pub(crate) fn connect_fast(fd: c_int, to: SocketAddr) -> Answer<bool> {
+    let kind = kind_of(fd).ok_or(Failure::Kernel)?;
+    if !kind.stream {
+        return Ok(false);
+    }
+    let mut held = lock();
+    let local = kernel_name(fd).ok_or(Failure::Kernel)?;
+    let foreign = to.ip().is_loopback() || local.ip().is_loopback() || to.port() == 0;
+    if foreign || !is_selected(true, &[to.port(), local.port()]) || !held.reaches(to.ip()) {
+        return Err(Failure::Kernel);
+    }
+    let local = same_family(local, to);
+    begin(&mut held, fd, (kind.family, local, to), true)?;
+    Ok(true)
 }
 
 /// `connect` of a socket that is weever's already.

@@ -68,6 +68,8 @@ pub(crate) struct Stream {
     pub(crate) mute: bool,
     /// A write found no room.
     pub(crate) blocked: bool,
+    /// What is written goes with the SYN (`MSG_FASTOPEN`, `TCP_FASTOPEN_CONNECT`).
+    pub(crate) fast: bool,
     /// The last write said that more follows (`MSG_MORE`).
     pub(crate) more: bool,
     /// How the connection is doing, after it was asked for.
@@ -87,6 +89,7 @@ impl Stream {
             deaf: false,
             mute: false,
             blocked: false,
+            fast: false,
             more: false,
             info: None,
         }
@@ -124,6 +127,8 @@ pub(crate) struct Options {
     pub(crate) send_class: Option<u8>,
     /// `UDP_SEGMENT`.
     pub(crate) segment: u16,
+    /// `TCP_FASTOPEN` of a listener.
+    pub(crate) fast_open: u32,
     /// Seconds of `SO_LINGER` with zero: a close is a reset.
     pub(crate) reset_on_close: bool,
 }
@@ -195,7 +200,8 @@ impl File {
 impl Stream {
     fn readiness(&self) -> u32 {
         match self.phase {
-            Phase::Connecting => 0,
+            // It waits for what it shall send.
+            Phase::Connecting => bits(self.fast && !self.blocked, OUT),
             // As Linux: everything is ready, since nothing would block.
             Phase::Over => IN | OUT | HUP | RDHUP,
             Phase::Connected => {

@@ -8,7 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 
 use libc::{AF_INET, AF_INET6, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET, c_int, c_void, socklen_t};
-use weever_app_sockets::{AppQueue, Backend, Bind, Handle, Process, QueueConfig, Selection, Share};
+use weever_app_sockets::{
+    AppQueue, Backend, Bind, Handle, Process, QueueConfig, Selection, Share, StreamOption,
+};
 
 use crate::failure::{Answer, Failure, fail, limit};
 use crate::file::{File, Kind, Listening, Options, Udp};
@@ -246,6 +248,11 @@ impl State {
                     self.files.get_mut(place).map(|file| &mut file.kind)
                 {
                     listening.listener = Some(listener);
+                }
+                let file = self.files.get(place);
+                if let Some(pending) = file.map(|file| file.options.fast_open).filter(|it| *it > 0)
+                {
+                    queue.set_listener_option(listener, StreamOption::FastOpen(pending))?;
                 }
             }
             _ => {}

@@ -112,6 +112,9 @@ const ADOPTED: [(c_int, c_int); 19] = [
 pub(crate) fn adopt(state: &mut State, fd: c_int, place: u32) {
     let Some(file) = state.files.get(place) else { return };
     let (four, stream) = (file.family == libc::AF_INET, matches!(file.kind, Kind::Stream(_)));
+    if matches!(file.kind, Kind::Listening(_)) {
+        adopt_one(state, fd, place, IPPROTO_TCP, libc::TCP_FASTOPEN);
+    }
     for (level, name) in ADOPTED {
         let foreign = level == IPPROTO_IPV6 && four
             || level == IPPROTO_TCP && !stream
@@ -159,6 +162,16 @@ fn adopt_one(state: &mut State, fd: c_int, place: u32, level: c_int, name: c_int
         }
         (SOL_SOCKET, libc::SO_SNDTIMEO) => {
             options.send_timeout = option::<Time>(fd, level, name).and_then(|t| limit(t.0));
+        }
+        (IPPROTO_TCP, libc::TCP_FASTOPEN) => {
+            options.fast_open =
+                number().and_then(|pending| u32::try_from(pending).ok()).unwrap_or(0);
+            let (pending, queue) = (options.fast_open, state.queue);
+            if let Kind::Listening(listening) = &file.kind
+                && let (Some(listener), Some(queue)) = (listening.listener, queue)
+            {
+                let _ = queue.set_listener_option(listener, StreamOption::FastOpen(pending));
+            }
         }
         (SOL_SOCKET, libc::SO_LINGER) => {
             let linger = option::<Linger>(fd, level, name).unwrap_or_default().0;

@@ -28,6 +28,9 @@ pub(crate) fn send(
     }
     if numbers::file(fd).is_none() {
         let to = to.ok_or(Failure::Kernel)?;
+        if flags & libc::MSG_FASTOPEN != 0 && crate::connect::connect_fast(fd, to)? {
+            return send(fd, parts, flags & !libc::MSG_FASTOPEN, None, sending);
+        }
         if to.ip().is_loopback() {
             return Err(Failure::Kernel);
         }
@@ -70,11 +73,11 @@ fn octets(
     let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
     let Kind::Stream(stream) = &mut file.kind else { return fail(libc::ENOTCONN) };
     match stream.phase {
-        Phase::Connecting => return Ok(None),
+        Phase::Connecting if !stream.fast => return Ok(None),
         _ if file.error != 0 && stream.received.is_empty() => {
             return fail(std::mem::take(&mut file.error));
         }
-        Phase::Connected if !stream.mute => {}
+        Phase::Connecting | Phase::Connected if !stream.mute => {}
         _ => return fail(libc::EPIPE),
     }
     let Some(handle) = stream.stream else { return fail(libc::EPIPE) };

@@ -29,6 +29,11 @@ pub(crate) struct Socket {
     pub(crate) told: bool,
     /// `shutdown(SHUT_RD)`.
     pub(crate) deaf: bool,
+    /// `TCP_FASTOPEN`: connections that may be pending with octets of their SYNs.
+    pub(crate) fast_open: u32,
+    /// `TCP_FASTOPEN_CONNECT`: where the SYN goes, once there is something to send.
+    pub(crate) fast_connect: bool,
+    pub(crate) waits_for: Option<SocketAddr>,
 }
 
 /// The kind of a socket.
@@ -87,6 +92,9 @@ impl State {
             wanted: None,
             told: false,
             deaf: false,
+            fast_open: 0,
+            fast_connect: false,
+            waits_for: None,
         };
         self.sockets.insert(fd, socket);
         fd
@@ -151,7 +159,13 @@ impl State {
         // An IPv6 socket for any address takes IPv4's as well.
         let address = (local.ip() != IpAddr::from(Ipv6Addr::UNSPECIFIED)).then_some(local.ip());
         let accept_queue = usize::try_from(backlog).unwrap_or(0).max(1);
-        let config = ListenerConfig { address, accept_queue, ..ListenerConfig::new(local.port()) };
+        let fast_open = socket.fast_open;
+        let config = ListenerConfig {
+            address,
+            accept_queue,
+            fast_open,
+            ..ListenerConfig::new(local.port())
+        };
         let id = self.endpoint().listen(config).map_err(|_| libc::EADDRINUSE)?;
         self.socket(fd)?.role = Role::Listening { id, next: None };
         Ok(())
@@ -159,7 +173,6 @@ impl State {
 
     fn connect(&mut self, fd: i32, to: SocketAddr) -> Result<(), Errno> {
         let socket = self.socket(fd)?;
-        let (local, wanted) = (socket.local, socket.wanted);
         match socket.role {
             Role::Listening { .. } => return Err(libc::EISCONN),
             Role::Connection(_) => {
@@ -172,6 +185,18 @@ impl State {
             }
             Role::Fresh => {}
         }
+        if socket.fast_connect {
+            let before = socket.waits_for.replace(to);
+            return if before.is_some() { Err(libc::EALREADY) } else { Ok(()) };
+        }
+        self.begin(fd, to).map(drop)?;
+        Err(libc::EINPROGRESS)
+    }
+
+    /// Begins the connection of a fresh socket.
+    fn begin(&mut self, fd: i32, to: SocketAddr) -> Result<Id, Errno> {
+        let socket = self.socket(fd)?;
+        let (local, wanted) = (socket.local, socket.wanted);
         let source = self.settings.source(to.ip()).ok_or(libc::ENETUNREACH)?;
         let local = match local {
             Some(local) if !local.ip().is_unspecified() => local,
@@ -189,7 +214,23 @@ impl State {
         self.socket(fd)?.role = Role::Connection(id);
         let tuple = *self.connection(fd)?.1.tuple();
         self.socket(fd)?.local = Some(SocketAddr::new(tuple.local, tuple.local_port));
-        Err(libc::EINPROGRESS)
+        Ok(id)
+    }
+
+    /// A write with `MSG_FASTOPEN`, or the first one after `TCP_FASTOPEN_CONNECT`: octets go with the SYN. Without the
+    /// server's cookie `EINPROGRESS`, and the SYN asks for it.
+    fn write_fast(&mut self, fd: i32, octets: &[u8], to: SocketAddr) -> Result<usize, Errno> {
+        if !matches!(self.socket(fd)?.role, Role::Fresh) {
+            return Err(libc::EISCONN);
+        }
+        let id = self.begin(fd, to)?;
+        let now = self.now;
+        if !self.endpoint().set_fast_open(id, now) {
+            return Err(libc::EINPROGRESS);
+        }
+        self.octets.entry(id).or_default().push(octets);
+        self.endpoint().queue(id, octets.len() as u64, now);
+        Ok(octets.len())
     }
 
     /// Whether a connection that was asked for is there; `EAGAIN` as long as that is open.
@@ -213,13 +254,15 @@ impl State {
             .connection(fd)
             .map_err(|errno| if errno == libc::ENOTCONN { libc::EPIPE } else { errno })?;
         let (state, settings) = (connection.state(), connection.settings());
+        let early = state == TcpState::SynReceived && connection.readable().end > 0;
         if let Some(errno) = self.failed(fd) {
             return Err(errno);
         }
-        if matches!(state, TcpState::SynSent | TcpState::SynReceived) {
+        // The octets of its SYN were taken: it is answered before the handshake ends.
+        if matches!(state, TcpState::SynSent | TcpState::SynReceived) && !early {
             return Err(libc::EAGAIN);
         }
-        if !matches!(state, TcpState::Established | TcpState::CloseWait) {
+        if !early && !matches!(state, TcpState::Established | TcpState::CloseWait) {
             return Err(libc::EPIPE);
         }
         let room = usize::try_from(self.send_room(fd)).unwrap_or(usize::MAX);
@@ -364,8 +407,29 @@ impl Stack {
         }
     }
 
+    /// Connects and writes (`MSG_FASTOPEN`).
+    pub(crate) fn write_fast(
+        &self,
+        fd: i32,
+        octets: &[u8],
+        flags: Flags,
+        to: SocketAddr,
+    ) -> Result<usize, Errno> {
+        match self.with(|state| state.write_fast(fd, octets, to)) {
+            Err(libc::EINPROGRESS) if !self.is_nonblocking(fd, flags)? => {
+                self.wait(None, |state| state.connected(fd))?;
+                self.write(fd, octets, flags)
+            }
+            done => done,
+        }
+    }
+
     /// Writes all, or as much as there is room for if it is not to block.
     pub(crate) fn write(&self, fd: i32, octets: &[u8], flags: Flags) -> Result<usize, Errno> {
+        let waits_for = self.with(|state| state.socket(fd).ok().and_then(|it| it.waits_for.take()));
+        if let Some(to) = waits_for {
+            return self.write_fast(fd, octets, flags, to);
+        }
         let nonblocking = self.is_nonblocking(fd, flags)?;
         let mut done = 0;
         let written = self.perform(nonblocking, |state| {

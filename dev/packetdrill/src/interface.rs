@@ -236,12 +236,15 @@ unsafe extern "C" fn sendto(
     buf: *const c_void,
     len: size_t,
     flags: c_int,
-    _to: *const sockaddr,
-    _to_len: socklen_t,
+    to: *const sockaddr,
+    to_len: socklen_t,
 ) -> ssize_t {
-    // Fast Open is not there (docs/tcp.md).
     if flags & libc::MSG_FASTOPEN != 0 {
-        return size(Err(libc::EOPNOTSUPP));
+        // SAFETY: as above.
+        return size(unsafe {
+            address(to, to_len)
+                .and_then(|to| stack(user).write_fast(fd, bytes(buf, len), Flags(flags), to))
+        });
     }
     // SAFETY: as above.
     size(unsafe { stack(user).write(fd, bytes(buf, len), Flags(flags)) })

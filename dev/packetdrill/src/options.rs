@@ -2,15 +2,13 @@
 
 use std::num::NonZeroU16;
 
+use weever_net::stream::StreamInfo;
 use weever_net::{MILLIS, SECOND};
 use weever_tcp::congestion::Algorithm;
-use weever_tcp::{Settings, State as TcpState, TcpConfig};
+use weever_tcp::{Settings, TcpConfig};
 
 use crate::calls::{Role, errno};
 use crate::stack::{Errno, Stack, State};
-
-/// Bytes of Linux' `struct tcp_info` that are filled here: up to `tcpi_total_retrans`.
-const TCP_INFO_LEN: usize = 104;
 
 /// The number at the front of an option's value.
 fn number(value: &[u8]) -> Result<i32, Errno> {
@@ -114,6 +112,19 @@ impl State {
                 self.socket(fd)?.room = u64::try_from(number(value)?).unwrap_or(0).max(2048) * 2;
                 return Ok(());
             }
+            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => {
+                let pending = u32::try_from(number(value)?).map_err(|_| libc::EINVAL)?;
+                let socket = self.socket(fd)?;
+                socket.fast_open = pending;
+                if let Role::Listening { id, .. } = socket.role {
+                    self.endpoint().set_listener_fast_open(id, pending);
+                }
+                return Ok(());
+            }
+            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) => {
+                self.socket(fd)?.fast_connect = number(value)? != 0;
+                return Ok(());
+            }
             (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
                 let wanted: &[u8] = value.split(|byte| *byte == 0).next().unwrap_or(&[]);
                 let there = self.algorithm();
@@ -160,6 +171,8 @@ impl State {
             (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => value(probes.idle / SECOND),
             (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => value(probes.interval / SECOND),
             (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => value(probes.probes),
+            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => value(self.socket(fd)?.fast_open),
+            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) => value(self.socket(fd)?.fast_connect),
             (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => value(match self.connection(fd) {
                 Ok((_, connection)) => connection.window().mss,
                 Err(_) => 536,
@@ -178,43 +191,14 @@ impl State {
         Ok(if told { 0 } else { errno(failure) })
     }
 
-    /// What is known of `struct tcp_info`; the rest is 0.
+    /// `struct tcp_info`.
     fn info(&mut self, fd: i32) -> Result<Vec<u8>, Errno> {
-        let mut info = vec![0; TCP_INFO_LEN];
+        let now = self.now;
         let Ok((_, connection)) = self.connection(fd) else {
             let listening = matches!(self.socket(fd)?.role, Role::Listening { .. });
-            info[0] = if listening { 10 } else { 7 };
-            return Ok(info);
+            let state = if listening { 10 } else { 7 };
+            return Ok(StreamInfo { state, ..StreamInfo::default() }.to_linux().into());
         };
-        // Linux' numbers of the states.
-        info[0] = match connection.state() {
-            TcpState::Established => 1,
-            TcpState::SynSent => 2,
-            TcpState::SynReceived => 3,
-            TcpState::FinWait1 => 4,
-            TcpState::FinWait2 => 5,
-            TcpState::TimeWait => 6,
-            TcpState::Closed => 7,
-            TcpState::CloseWait => 8,
-            TcpState::LastAck => 9,
-            TcpState::Closing => 11,
-        };
-        let window = connection.window();
-        let mss = window.mss.max(1);
-        let micros = |nanoseconds: u64| u32::try_from(nanoseconds / 1000).unwrap_or(u32::MAX);
-        let threshold =
-            if window.ssthresh == u32::MAX { i32::MAX as u32 } else { window.ssthresh / mss };
-        let words = [
-            (16, mss),                                  // tcpi_snd_mss
-            (24, connection.in_flight().div_ceil(mss)), // tcpi_unacked
-            (68, micros(connection.round_trip())),      // tcpi_rtt
-            (76, threshold),                            // tcpi_snd_ssthresh
-            (80, window.cwnd / mss),                    // tcpi_snd_cwnd
-            (84, mss),                                  // tcpi_advmss
-        ];
-        for (at, word) in words {
-            info[at..at + 4].copy_from_slice(&u32::to_ne_bytes(word));
-        }
-        Ok(info)
+        Ok(connection.info(now).to_linux().into())
     }
 }

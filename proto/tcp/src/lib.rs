@@ -43,6 +43,7 @@ mod config;
 pub mod congestion;
 mod connection;
 mod endpoint;
+mod fast_open;
 mod input;
 mod name;
 mod output;

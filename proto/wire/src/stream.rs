@@ -40,6 +40,11 @@ pub enum StreamOption {
     /// Of a listener only: connections are accepted once octets have come, or so many seconds have passed; 0:
     /// at once (`TCP_DEFER_ACCEPT`).
     DeferAccept(u32),
+    /// Set right after connecting, not 0: the SYN carries what is written before the next commit, if the server has
+    /// given a cookie to an earlier connection, and asks for one otherwise. Such octets may arrive twice (RFC 7413
+    /// §6.1). Of a listener: it takes such octets, of as many connections at a time whose handshakes go on
+    /// (`TCP_FASTOPEN`).
+    FastOpen(u32),
 }
 
 /// A congestion control that ships.
@@ -89,6 +94,7 @@ impl StreamOption {
             StreamOption::ReceiveBuffer(octets) => (11, octets),
             StreamOption::SendBuffer(octets) => (12, octets),
             StreamOption::DeferAccept(seconds) => (13, seconds),
+            StreamOption::FastOpen(pending) => (14, pending),
         };
         number | value.min(MOST) << 8
     }
@@ -118,6 +124,7 @@ impl StreamOption {
             11 => StreamOption::ReceiveBuffer(value),
             12 => StreamOption::SendBuffer(value),
             13 => StreamOption::DeferAccept(value),
+            14 => StreamOption::FastOpen(value),
             _ => return None,
         })
     }
@@ -143,6 +150,7 @@ mod tests {
             StreamOption::ReceiveBuffer(1 << 20),
             StreamOption::SendBuffer(4096),
             StreamOption::DeferAccept(3),
+            StreamOption::FastOpen(256),
         ];
         for (at, option) in all.into_iter().enumerate() {
             let value = option.to_word();
@@ -156,7 +164,7 @@ mod tests {
         assert_eq!(StreamOption::numbered(9, 1000), Some(StreamOption::MaxSegment(1000)));
         assert_eq!(StreamOption::numbered(9, MOST + 1), None);
         assert_eq!(StreamOption::numbered(257, 1), None);
-        let strange = [0, 14, 255, 10 | 3 << 8];
+        let strange = [0, 15, 255, 10 | 3 << 8];
         assert!(strange.into_iter().all(|value| StreamOption::from_word(value).is_none()));
         for congestion in Congestion::ALL {
             assert_eq!(Congestion::by_name(congestion.name()), Some(congestion));

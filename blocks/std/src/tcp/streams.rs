@@ -244,6 +244,7 @@ impl Listener {
     fn set(&mut self, endpoint: &mut Endpoint, option: StreamOption) {
         match option {
             StreamOption::DeferAccept(seconds) => self.defer = Nanos::from(seconds) * SECOND,
+            StreamOption::FastOpen(pending) => endpoint.set_listener_fast_open(self.id, pending),
             option => {
                 if let StreamOption::MaxSegment(octets) = option {
                     endpoint.set_listener_segment(self.id, NonZeroU16::new(octets));

@@ -14,7 +14,8 @@ pub struct StreamInfo {
     pub backoff: u8,
     /// Keep-alive probes that are not answered.
     pub probes: u8,
-    /// Bits of Linux's `TCPI_OPT_*`: 1 timestamps, 2 selective acknowledgements, 4 window scaling, 8 ECN.
+    /// Bits of Linux's `TCPI_OPT_*`: 1 timestamps, 2 selective acknowledgements, 4 window scaling, 8 ECN,
+    /// 32 octets in the SYN that were taken.
     pub options: u8,
     /// Shifts of the peer's and of our window field.
     pub window_scales: (u8, u8),

@@ -3,7 +3,7 @@
 use weever_net::MILLIS;
 use weever_net::stream::StreamInfo;
 
-use super::state::State;
+use super::state::{State, Syn};
 use crate::recovery::Phase;
 use crate::{Connection, Nanos};
 
@@ -34,7 +34,8 @@ impl Connection {
         let options = u8::from(rcv.timestamps)
             | u8::from(rcv.sack) << 1
             | u8::from(rcv.scaling) << 2
-            | u8::from(rcv.ecn) << 3;
+            | u8::from(rcv.ecn) << 3
+            | u8::from(self.syn == Syn::Octets) << 5;
         let recovery = match self.recovery.phase {
             Phase::Open => 0,
             Phase::Recovery => 3,

@@ -17,7 +17,7 @@ use crate::receive::Receiver;
 use crate::recovery::{Recovery, Rtt, Sent};
 use crate::{Nanos, TcpConfig, Tuple};
 use rare::Seldom;
-pub(crate) use state::{AckNeed, Chosen, Probe};
+pub(crate) use state::{AckNeed, Chosen, Probe, Syn};
 pub use state::{Events, Failure, Settings, State};
 pub(crate) use timers::{Resend, Timers, millis};
 
@@ -85,8 +85,7 @@ pub struct Connection {
     pub(crate) passive: bool,
     /// The application has let go of it.
     pub(crate) released: bool,
-    /// SYN had to be sent again.
-    pub(crate) syn_lost: bool,
+    pub(crate) syn: Syn,
     /// RST is due.
     pub(crate) reset_due: bool,
     pub(crate) probe: Probe,
@@ -139,7 +138,7 @@ impl Connection {
             state: State::SynSent,
             passive: birth.passive,
             released: false,
-            syn_lost: false,
+            syn: Syn::Once,
             reset_due: false,
             probe: Probe::None,
             ack_need: AckNeed::None,
@@ -223,9 +222,9 @@ impl Connection {
         let mss = self.window.mss;
         // RFC 6928 §2: "If the SYN or SYN/ACK is lost, the initial window used by a sender after a
         // correctly transmitted SYN MUST be one segment".
-        let segments = if self.syn_lost { 1 } else { self.config.initial_window };
+        let segments = if self.syn.is_lost() { 1 } else { self.config.initial_window };
         self.window.cwnd = initial_window(mss, segments);
-        if self.syn_lost {
+        if self.syn.is_lost() {
             self.rtt.after_lost_syn();
         }
         self.recovery.point = self.snd.una;

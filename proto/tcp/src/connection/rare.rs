@@ -6,6 +6,7 @@ use core::ops::Deref;
 use weever_wire::tcp::Seq;
 
 use crate::congestion::Prr;
+use crate::fast_open::FastOpen;
 use crate::{NEVER, Nanos};
 
 /// State of losses, challenges, pacing and urgent data.
@@ -34,6 +35,8 @@ pub(crate) struct Rare {
     pub(crate) probe_end: Option<Seq>,
     /// cwnd and ssthresh before a timeout.
     pub(crate) undo: Option<(u32, u32)>,
+    /// Fast Open, during the handshake.
+    pub(crate) fast_open: Option<FastOpen>,
 }
 
 static USUAL: Rare = Rare {
@@ -49,6 +52,7 @@ static USUAL: Rare = Rare {
     reduced_until: None,
     probe_end: None,
     undo: None,
+    fast_open: None,
 };
 
 /// One pointer; reads as [`Rare`] with the usual values as long as none of them was changed.

@@ -211,6 +211,29 @@ pub(crate) enum Probe {
     KeepAlive,
 }
 
+/// What became of our SYN or SYN-ACK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Syn {
+    /// It was sent once.
+    Once,
+    /// It had to be sent again.
+    Lost,
+    /// Octets went with the SYN, ours or the peer's, and were taken (RFC 7413).
+    Octets,
+}
+
+impl Syn {
+    pub(crate) fn is_lost(self) -> bool {
+        self == Syn::Lost
+    }
+
+    pub(crate) fn taken_with_octets(&mut self) {
+        if *self == Syn::Once {
+            *self = Syn::Octets;
+        }
+    }
+}
+
 /// How urgently an acknowledgement has to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AckNeed {

@@ -76,7 +76,8 @@ impl Connection {
         // §3.6.1, SHLD-3: "If such a host issues a CLOSE call while received data is still pending in
         // TCP, or if new data is received after CLOSE is called, its TCP SHOULD send a RST to show
         // that data was lost."
-        if unread && self.state.is_synchronized() && self.state != State::TimeWait {
+        let established = self.state.is_synchronized() || self.is_early();
+        if unread && established && self.state != State::TimeWait {
             return self.abort();
         }
         self.shutdown(now);

@@ -141,9 +141,10 @@ impl Endpoint {
         let Some(connection) = slot.connection.as_mut() else {
             return Err(Reject::NoConnection);
         };
-        let before = connection.state;
+        let (before, early) = (connection.state, connection.is_early());
         if before == State::SynReceived
             && let Some(listener) = waits_at
+            && !early
             && segment.has(flag::ACK)
             && self.listeners[listener as usize].as_ref().is_some_and(super::Listener::is_full)
         {
@@ -170,20 +171,31 @@ impl Endpoint {
         {
             self.reply_reset(&tuple, segment);
         }
+        if before == State::SynSent && after.is_synchronized() {
+            self.learn_fast_open(index, segment, now);
+        }
         if before == State::SynReceived && after != before {
             if after == State::Closed {
-                self.drop_half_open(index);
-            } else if let Some(listener) = waits_at {
-                self.leaves_backlog(listener, id, true);
+                self.drop_half_open(index, now);
+            } else {
+                self.leave_pending(index, now);
+                if let Some(listener) = waits_at.filter(|_| !early) {
+                    self.leaves_backlog(listener, id, true);
+                }
             }
         }
         self.settle(index, now);
         result.map(|payload| Handled { id: Some(id), payload })
     }
 
-    /// A half-open connection of a listener's is over: it will never be accepted.
-    pub(super) fn drop_half_open(&mut self, index: u32) {
+    /// A half-open connection is over: it will never be accepted, unless its application has it already.
+    pub(super) fn drop_half_open(&mut self, index: u32, now: Nanos) {
         let slot = &mut self.slots[index];
+        let early =
+            |connection: &Connection| connection.rare.fast_open.is_some_and(|it| it.early > 0);
+        if slot.connection.as_ref().is_some_and(early) {
+            return self.leave_pending(index, now);
+        }
         let id = Id { index, generation: slot.generation };
         if let Some(listener) = slot.take_listener() {
             if let Some(connection) = slot.connection.as_mut() {
@@ -280,6 +292,14 @@ impl Connection {
         // RFC 1191 §3: never below 68; RFC 8201 §4: not below 1,280.
         let floor = if self.tuple.local.is_ipv4() { 576 } else { 1280 };
         let limit = mtu.max(floor).saturating_sub(headers);
+        let early =
+            self.rare.fast_open.filter(|fast| self.state == State::SynSent && fast.early > 0);
+        if let Some(fast) = early.filter(|_| self.is_in_flight(seq)) {
+            // The SYN was too long because of its octets: it goes again without them.
+            self.rare.set().fast_open = Some(crate::fast_open::FastOpen { option: None, ..fast });
+            self.sent.mark_lost(crate::recovery::Record::is_syn);
+            return true;
+        }
         let smaller = u32::from(limit) < self.window.mss + self.options_len() as u32;
         if !self.is_in_flight(seq) || !smaller {
             return false;

@@ -1,6 +1,5 @@
 //! The LISTEN state (RFC 9293 §3.10.7.2), with a backlog, an accept queue and SYN cookies (RFC 4987).
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
 
@@ -29,7 +28,7 @@ impl Endpoint {
         if self.listeners.iter().flatten().any(same) {
             return Err(ListenError::InUse);
         }
-        let listener = Listener { config, half_open: 0, waiting: VecDeque::new() };
+        let listener = Listener::new(config);
         let free = self.listeners.iter().position(Option::is_none);
         let at = free.unwrap_or(self.listeners.len());
         match free {
@@ -61,6 +60,15 @@ impl Endpoint {
                     connection.released = true;
                 }
                 self.settle(index, now);
+                continue;
+            }
+            // Accepted ones go on, and count nowhere any more.
+            if let Some(connection) = &mut slot.connection {
+                connection.rare.reset(|rare| {
+                    if let Some(fast) = &mut rare.fast_open {
+                        fast.pending_at = fast.pending_at.filter(|at| *at != id.0);
+                    }
+                });
             }
         }
     }
@@ -122,11 +130,16 @@ impl Endpoint {
         if listener.is_full() {
             return Err(Reject::AcceptQueueFull);
         }
-        if listener.half_open >= listener.config.backlog {
-            if !listener.config.cookies {
+        let (backlog_full, config) =
+            (listener.half_open >= listener.config.backlog, listener.config);
+        let fast = self.answer_fast_open(at, tuple, segment, now);
+        let is_early = fast.is_some_and(|fast| fast.early > 0);
+        // Octets with a good cookie come from where they say, and have a limit of their own.
+        if backlog_full && !is_early {
+            if !config.cookies {
                 return Err(Reject::BacklogFull);
             }
-            let max_segment = listener.config.max_segment;
+            let max_segment = config.max_segment;
             self.send_cookie(tuple, segment, max_segment, now);
             return Ok(Handled { id: None, payload: None });
         }
@@ -137,17 +150,19 @@ impl Endpoint {
             stamp_offset: self.secrets.stamp_offset(tuple),
             passive: true,
         };
-        let max_segment = listener.config.max_segment;
         let mut connection = Connection::new(&birth, &self.config, now);
-        connection.settings.max_segment = max_segment;
+        connection.settings.max_segment = config.max_segment;
         connection.accept_syn(segment, now);
+        let payload = fast.and_then(|fast| connection.take_early(fast, at));
         let id = self.add(connection);
         self.slots[id.index].set_listener(at);
-        if let Some(listener) = &mut self.listeners[at as usize] {
+        if payload.is_some() {
+            self.welcome(at, id);
+        } else if let Some(listener) = &mut self.listeners[at as usize] {
             listener.half_open += 1;
         }
         self.settle(id.index, now);
-        Ok(Handled { id: Some(id), payload: None })
+        Ok(Handled { id: Some(id), payload })
     }
 
     /// A half-open connection is established or over.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 
-use crate::Id;
+use crate::{Id, Nanos};
 
 /// Names a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,10 +25,13 @@ pub struct ListenerConfig {
     pub max_segment: Option<NonZeroU16>,
     /// Send cookies when the backlog is full; otherwise SYNs are dropped then.
     pub cookies: bool,
+    /// Connections whose SYN brought octets that were taken before the handshake ended (RFC 7413): not more of them
+    /// at a time. 0: such octets are not taken.
+    pub fast_open: u32,
 }
 
 impl ListenerConfig {
-    /// Any address, 256 half-open connections, 1,024 to be accepted, cookies.
+    /// Any address, 256 half-open connections, 1,024 to be accepted, cookies, no Fast Open.
     pub fn new(port: u16) -> Self {
         Self {
             address: None,
@@ -37,6 +40,7 @@ impl ListenerConfig {
             accept_queue: 1024,
             max_segment: None,
             cookies: true,
+            fast_open: 0,
         }
     }
 }
@@ -67,9 +71,26 @@ pub(super) struct Listener {
     pub(super) config: ListenerConfig,
     pub(super) half_open: u32,
     pub(super) waiting: VecDeque<Id>,
+    /// Connections whose octets were taken before their handshake ended.
+    pub(super) early: u32,
+    /// When those that were reset meanwhile do not count any longer.
+    pub(super) resets: VecDeque<Nanos>,
 }
 
 impl Listener {
+    pub(super) fn new(config: ListenerConfig) -> Self {
+        let (waiting, resets) = (VecDeque::new(), VecDeque::new());
+        Self { config, half_open: 0, waiting, early: 0, resets }
+    }
+
+    /// Connections that count against the limit of Fast Open.
+    pub(super) fn pending(&mut self, now: Nanos) -> u32 {
+        while self.resets.front().is_some_and(|until| *until <= now) {
+            self.resets.pop_front();
+        }
+        self.early + self.resets.len() as u32
+    }
+
     /// Whether no connection more may wait to be accepted.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.len() >= self.config.accept_queue

@@ -1,6 +1,7 @@
 //! All connections and listeners of one owner.
 
 mod arrive;
+mod fast_open;
 mod listen;
 mod listener;
 mod moves;
@@ -17,6 +18,7 @@ use weever_net::{MILLIS, SECOND};
 use weever_timer::Wheel;
 
 use crate::connection::AckNeed;
+use crate::fast_open::Cookies;
 use crate::name::Id;
 use crate::segment::Transmit;
 use crate::{Connection, Events, NEVER, Nanos, Payload, Reject, State, TcpConfig, Tuple};
@@ -47,6 +49,10 @@ pub struct Counters {
     pub cookies_sent: u64,
     /// Connections that a SYN cookie made.
     pub cookies_taken: u64,
+    /// Connections that came with octets in their SYN, which were taken (RFC 7413).
+    pub fast_opened: u64,
+    /// SYNs with octets that were not taken because too many such connections were pending.
+    pub fast_open_full: u64,
     /// Segments that went no further, by reason.
     pub rejected: BTreeMap<Reject, u64>,
     /// Challenge ACKs that the limit suppressed.
@@ -66,6 +72,8 @@ pub struct Endpoint {
     listeners: Vec<Option<Listener>>,
     /// Listeners by port; the application chooses the ports, so the hasher need not be keyed by us.
     ports: HashMap<u16, Vec<u32>>,
+    /// Cookies of servers, for Fast Open.
+    cookies: Cookies,
     wheel: Wheel<u32>,
     /// Connections that may have something to send.
     sends: VecDeque<u32>,
@@ -124,6 +132,7 @@ impl Endpoint {
             table: Table::new(),
             listeners: Vec::new(),
             ports: HashMap::new(),
+            cookies: Cookies::default(),
             wheel: Wheel::new(TICK, 0, now),
             sends: VecDeque::new(),
             in_a_row: 0,
@@ -311,6 +320,11 @@ impl Endpoint {
         }
         let waiting = slot.take_listener().is_some();
         self.free.push(index);
+        if let Some(at) = connection.rare.fast_open.and_then(|fast| fast.pending_at)
+            && let Some(listener) = &mut self.listeners[at as usize]
+        {
+            listener.early = listener.early.saturating_sub(1);
+        }
         self.table.remove(self.secrets.demux(&connection.tuple), index);
         if waiting {
             self.leaves_accept_queue(id);
@@ -368,7 +382,7 @@ impl Endpoint {
                 // There is a last timer behind all activity.
                 connection.shed(now);
                 if half_open && connection.state == State::Closed {
-                    self.drop_half_open(index);
+                    self.drop_half_open(index, now);
                 }
                 self.settle(index, now);
             }

@@ -23,7 +23,12 @@ impl Endpoint {
     pub fn export(&mut self, id: Id) -> Option<Connection> {
         let slot = self.slots.get(id.index).filter(|slot| slot.generation == id.generation)?;
         let (listener, half_open) = (slot.listener(), self.is_half_open(id));
-        let connection = self.take(id.index)?;
+        let mut connection = self.take(id.index)?;
+        connection.rare.reset(|rare| {
+            if let Some(fast) = &mut rare.fast_open {
+                fast.pending_at = None;
+            }
+        });
         if let (Some(listener), true) = (listener, half_open) {
             self.leaves_backlog(listener, id, false);
         }
@@ -49,7 +54,8 @@ impl Endpoint {
             return Err(connection);
         }
         connection.config = std::sync::Arc::clone(&self.config);
-        let half_open = connection.state == State::SynReceived;
+        // One with octets in its SYN does not count at a limit any more: there is no second SYN of it.
+        let half_open = connection.state == State::SynReceived && !connection.is_early();
         let id = self.add(connection);
         if let Some(at) = listener {
             self.slots[id.index].set_listener(at);
@@ -66,7 +72,8 @@ impl Endpoint {
 
     /// Whether its listener still waits for the handshake to end.
     fn is_half_open(&self, id: Id) -> bool {
-        self.get(id).is_some_and(|connection| connection.state == State::SynReceived)
+        let half_open = |it: &Connection| it.state == State::SynReceived && !it.is_early();
+        self.get(id).is_some_and(half_open)
     }
 
     /// The name and the ends of the next connection that is no more, if

@@ -16,12 +16,15 @@ pub(crate) struct Secrets {
     stamp: [u64; 2],
     port: [u64; 2],
     cookie: [u64; 2],
+    fast_open: [u64; 2],
 }
 
 /// Segment sizes that a cookie can tell (RFC 4987 §3.6 leaves them open).
 const SIZES: [u16; 8] = [88, 536, 1024, 1220, 1360, 1412, 1440, 1460];
 /// Time in which cookies are counted; one is good for this long up to twice as long.
 const COOKIE_PERIOD: Nanos = 64_000 * MILLIS;
+/// The key of Fast Open's cookies changes after this time; a cookie is good for this long up to twice as long.
+const FAST_OPEN_PERIOD: Nanos = 4 * 3600 * 1000 * MILLIS;
 /// The low bits of the timestamp that goes with a cookie: they hold the peer's options.
 const STAMP_BITS: u32 = 6;
 const NO_SCALE: u32 = 15;
@@ -41,7 +44,7 @@ impl Secrets {
     pub(crate) fn new(root: [u64; 2]) -> Self {
         let key = |purpose: u64| [keyed_hash(root, &[purpose, 0]), keyed_hash(root, &[purpose, 1])];
         let demux = core::array::from_fn(|at| keyed_hash(root, &[1, at as u64]));
-        Self { demux, isn: key(2), stamp: key(3), port: key(4), cookie: key(5) }
+        Self { demux, isn: key(2), stamp: key(3), port: key(4), cookie: key(5), fast_open: key(6) }
     }
 
     pub(crate) fn demux(&self, tuple: &Tuple) -> u64 {
@@ -87,6 +90,28 @@ impl Secrets {
         let (size, period) = (cookie.0 & 7, now / COOKIE_PERIOD);
         let good = |period| self.cookie_hash(tuple, irs, period, size) == cookie.0 >> 3;
         (good(period) || period.checked_sub(1).is_some_and(good)).then_some(SIZES[size as usize])
+    }
+
+    /// The cookie of a client (RFC 7413 §4.1.2): a "MAC of the client's IP", and of ours, under a key that
+    /// changes.
+    pub(crate) fn fast_open(&self, tuple: &Tuple, now: Nanos) -> [u8; 8] {
+        self.fast_open_hash(tuple, now / FAST_OPEN_PERIOD)
+    }
+
+    fn fast_open_hash(&self, tuple: &Tuple, period: u64) -> [u8; 8] {
+        let key =
+            [keyed_hash(self.fast_open, &[period, 0]), keyed_hash(self.fast_open, &[period, 1])];
+        Tuple { local_port: 0, remote_port: 0, ..*tuple }.hash(key).to_be_bytes()
+    }
+
+    /// Whether a cookie is one of the last two keys, and then whether it is of the last one.
+    pub(crate) fn check_fast_open(&self, tuple: &Tuple, cookie: &[u8], now: Nanos) -> Option<bool> {
+        let period = now / FAST_OPEN_PERIOD;
+        if cookie == self.fast_open_hash(tuple, period) {
+            return Some(true);
+        }
+        let before = period.checked_sub(1)?;
+        (cookie == self.fast_open_hash(tuple, before)).then_some(false)
     }
 
     /// A timestamp that remembers options, not ahead of the clock.
@@ -160,6 +185,20 @@ mod tests {
             let clock = stamp(now, secrets.stamp_offset(&tuple(1)));
             prop_assert!(clock.wrapping_sub(value) < 128);
         }
+    }
+
+    #[test]
+    fn a_fast_open_cookie_is_of_two_addresses_and_two_periods() {
+        let (secrets, now) = (Secrets::new([5, 6]), 10 * FAST_OPEN_PERIOD);
+        let cookie = secrets.fast_open(&tuple(1), now);
+        let check =
+            |tuple: &Tuple, later: Nanos| secrets.check_fast_open(tuple, &cookie, now + later);
+        assert_eq!(check(&tuple(2), FAST_OPEN_PERIOD - 1), Some(true), "of any port");
+        assert_eq!(check(&tuple(1), FAST_OPEN_PERIOD), Some(false));
+        assert_eq!(check(&tuple(1), 2 * FAST_OPEN_PERIOD), None);
+        let other = Tuple { remote: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 3)), ..tuple(1) };
+        assert_eq!(check(&other, 0), None);
+        assert_eq!(secrets.check_fast_open(&tuple(1), &cookie[..6], now), None);
     }
 
     #[test]

@@ -52,6 +52,12 @@ impl Connection {
         segment: &'s Segment<'a>,
         now: Nanos,
     ) -> Result<Arrival<'a, 's>, Reject> {
+        if self.is_syn_again(segment) {
+            // The peer sends its SYN again, since ours or its acknowledgement was lost; octets in it that were not
+            // taken do not make it another.
+            self.answer_unacceptable(segment, now);
+            return Err(Reject::OutsideWindow);
+        }
         let (seq, len) = (segment.seq, segment.len());
         let (nxt, window) = (self.rcv.nxt, self.rcv.window());
         // "There are four cases for the acceptability test for an incoming segment".
@@ -84,12 +90,17 @@ impl Connection {
         Err(Reject::OutsideWindow)
     }
 
+    /// Whether it is the SYN that began the handshake, which goes on.
+    fn is_syn_again(&self, segment: &Segment<'_>) -> bool {
+        self.state == State::SynReceived
+            && segment.flags & (flag::SYN | flag::ACK | flag::RST) == flag::SYN
+            && segment.seq == self.rcv.irs
+    }
+
     /// The acknowledgement for a segment outside the window. One with payload may be a
     /// retransmission whose acknowledgement was lost: that is answered each time, with a D-SACK.
     fn answer_unacceptable(&mut self, segment: &Segment<'_>, now: Nanos) {
-        if self.state == State::SynReceived && segment.has(flag::SYN) && segment.seq == self.rcv.irs
-        {
-            // The peer sends its SYN again, since ours or its acknowledgement was lost.
+        if self.is_syn_again(segment) {
             if self.may_challenge(now) {
                 self.sent.mark_lost(|record| record.is_syn());
             }
@@ -156,7 +167,7 @@ impl Connection {
             State::TimeWait => return Err(Reject::Reset),
             // "If this connection was initiated with a passive OPEN ... return this connection to the
             // LISTEN state"; the listener is still there. "If [active] ... connection refused".
-            State::SynReceived => self.end(Some(Failure::Refused)),
+            State::SynReceived if !self.is_early() => self.end(Some(Failure::Refused)),
             State::Closing | State::LastAck => self.finish(),
             // "Users should also receive an unsolicited general 'connection reset' signal."
             _ => self.end(Some(Failure::Reset)),

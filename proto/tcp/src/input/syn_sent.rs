@@ -41,7 +41,7 @@ impl Connection {
         // RFC 3168 §6.1.1: an ECN-setup SYN-ACK has ECE and not CWR.
         let asked = matches!(self.config.ecn, EcnMode::Request | EcnMode::Dctcp);
         self.rcv.ecn =
-            asked && !self.syn_lost && segment.flags & (flag::ECE | flag::CWR) == flag::ECE;
+            asked && !self.syn.is_lost() && segment.flags & (flag::ECE | flag::CWR) == flag::ECE;
         // RFC 7323 §2.2: "the window field in a segment where the SYN bit is set (i.e., a <SYN> or
         // <SYN,ACK>) MUST NOT be scaled".
         self.snd.wnd = u32::from(segment.window);
@@ -50,6 +50,14 @@ impl Connection {
         self.establish(now);
         self.events.add(Events::CONNECTED);
         self.take_ack(segment, now);
+        // RFC 7413 §4.2.1: octets of the SYN that were not taken are sent at once, which counts as no congestion.
+        let all_taken = self.snd.una == self.snd.nxt;
+        if self.rare.fast_open.is_some_and(|fast| fast.early > 0) && all_taken {
+            self.syn.taken_with_octets();
+        }
+        if !all_taken {
+            self.sent.mark_lost(|_| true);
+        }
         self.recovery.point = self.snd.una;
         self.ack_need.raise(AckNeed::Now);
         if self.snd.fin {

@@ -25,7 +25,13 @@ impl Connection {
             || self.ack_need >= AckNeed::Challenge
             || self.sent.lost > 0
             || self.rare.early_ack.is_some()
-            || (self.state.can_send() && self.has_unsent())
+            || (self.can_send() && self.has_unsent())
+    }
+
+    /// Whether data or FIN may be sent or sent again.
+    #[inline]
+    pub(crate) fn can_send(&self) -> bool {
+        self.state.can_send() || self.is_early()
     }
 
     /// The next segment to send; called until it returns `None`.
@@ -118,15 +124,20 @@ impl Connection {
     /// SYN, or SYN and ACK, the first time or again.
     fn handshake(&mut self, now: Nanos) -> Option<Transmit> {
         let first = self.snd.nxt == self.snd.iss;
-        let again =
-            std::mem::replace(&mut self.probe, Probe::None) == Probe::Head || self.sent.lost > 0;
+        let lost = self.sent.front().is_some_and(|front| front.is_syn() && front.is_lost());
+        let again = std::mem::replace(&mut self.probe, Probe::None) == Probe::Head || lost;
         if first {
             (self.timers.base, self.timers.progress) = (now, millis(now));
             self.snd.nxt = self.snd.iss + 1;
             self.sent.push(Record::new(self.snd.iss, self.snd.nxt, now, true, false));
+            return Some(self.syn_with_octets(now));
         } else if again {
             self.sent.sent_again(self.snd.iss, now);
             self.recovery.resent = self.recovery.resent.saturating_add(1);
+        } else if self.is_early()
+            && let Some(data) = self.send_new(now)
+        {
+            return Some(data);
         } else if self.state == State::SynReceived && self.ack_need >= AckNeed::Challenge {
             return Some(self.segment(self.snd.nxt, flag::ACK, 0..0, now));
         } else {
@@ -336,7 +347,7 @@ impl Connection {
     pub(crate) fn sendable(&self) -> Option<(u32, bool)> {
         let unsent = self.snd.unsent();
         let fin_due = self.snd.fin && !self.snd.is_fin_sent();
-        if !self.state.can_send() || (unsent == 0 && !fin_due) {
+        if !self.can_send() || (unsent == 0 && !fin_due) {
             return None;
         }
         let (room, window) = (self.payload_room(), self.window_room());
@@ -356,7 +367,8 @@ impl Connection {
         // "(2) or if the data is pushed and all queued data can be sent now, i.e., if: [SND.NXT =
         // SND.UNA and] PUSHed and D <= U (the bracketed condition is imposed by the Nagle
         // algorithm)". Data that an application queues count as pushed.
-        let idle = self.snd.nxt == self.snd.una;
+        // A SYN that is not acknowledged holds octets back as little as it does at its peer.
+        let idle = self.snd.nxt.max(self.snd.base) == self.snd.una.max(self.snd.base);
         if len == unsent && (idle || self.settings.no_delay()) {
             return Some((len, false));
         }

@@ -1,5 +1,6 @@
 //! Headers and options of sent segments.
 
+use core::num::NonZeroU16;
 use core::ops::Range;
 
 use weever_wire::tcp::{
@@ -7,6 +8,8 @@ use weever_wire::tcp::{
 };
 
 use crate::connection::AckNeed;
+use crate::fast_open::{Cookie, FastOpen};
+use crate::recovery::Record;
 use crate::segment::{Transmit, stamp};
 use crate::{Connection, Ecn, EcnMode, NEVER, Nanos, State};
 
@@ -123,7 +126,8 @@ impl Connection {
         self.rare.reset(|rare| rare.duplicate = duplicate);
         let header = &mut transmit.header;
         // RFC 7323 §2.2: the window of a SYN is not scaled.
-        header.window = self.rcv.capacity.min(0xffff) as u16;
+        let unread = (self.rcv.received - self.rcv.consumed) as u32;
+        header.window = self.rcv.capacity.saturating_sub(unread).min(0xffff) as u16;
         header.flags = flag::SYN;
         if answer {
             header.flags |= flag::ACK;
@@ -133,11 +137,16 @@ impl Connection {
             // RFC 3168 §6.1.1: an ECN-setup SYN has both flags; one that was lost may have been lost
             // because of them (§6.1.1.1).
             let ask = matches!(self.config.ecn, EcnMode::Request | EcnMode::Dctcp);
-            header.flags |= if ask && !self.syn_lost { flag::ECE | flag::CWR } else { 0 };
+            header.flags |= if ask && !self.syn.is_lost() { flag::ECE | flag::CWR } else { 0 };
         }
         let whole = self.config.mtu.saturating_sub(self.tuple.ip_header_len() + 20);
         let announced = self.settings.max_segment.map_or(whole, |most| whole.min(most.get()));
+        // RFC 7413 §4.1.3.1: a SYN that is sent again goes without the option and octets, which may be why it was
+        // lost.
+        let cookie = self.rare.fast_open.and_then(|fast| fast.option);
+        let cookie = cookie.filter(|_| answer || !self.syn.is_lost());
         transmit.options = TcpOptionsRepr {
+            fast_open: cookie.filter(|_| answer == self.passive).map(Cookie::to_option),
             // RFC 9293 §3.7.1, SHLD-5: "TCP implementations SHOULD send an MSS Option in every SYN
             // segment when its receive MSS differs from the default".
             mss: Some(announced),
@@ -146,6 +155,30 @@ impl Connection {
             timestamps: self.rcv.timestamps.then(|| self.timestamps(now)),
             ..TcpOptionsRepr::default()
         };
+        transmit
+    }
+
+    /// The first SYN, with as many octets as a cookie allows (RFC 7413 §4.2.1): "up to the cached MSS", less all options
+    /// that there could be.
+    pub(super) fn syn_with_octets(&mut self, now: Nanos) -> Transmit {
+        let mut transmit = self.syn(now);
+        let Some(fast) = self.rare.fast_open.filter(|_| !self.passive) else { return transmit };
+        if fast.option.is_none_or(Cookie::is_empty) {
+            return transmit;
+        }
+        let fits = self.config.mtu.saturating_sub(self.tuple.ip_header_len() + 20);
+        let chosen = self.settings.max_segment.map_or(u16::MAX, NonZeroU16::get);
+        let whole = fast.mss.min(fits).min(chosen);
+        let room = u32::from(whole).saturating_sub(MAX_OPTIONS_LEN as u32);
+        let early = self.snd.unsent().min(room);
+        if early > 0 {
+            let start = self.snd.nxt;
+            self.snd.nxt = start + early;
+            self.sent.push(Record::new(start, self.snd.nxt, now, false, false));
+            self.rare.set().fast_open = Some(FastOpen { early, ..fast });
+            transmit.payload = 0..u64::from(early);
+            transmit.piece = early;
+        }
         transmit
     }
 

@@ -5,7 +5,7 @@ use weever_net::SECOND;
 
 use super::{Delivery, Frto, Phase};
 use crate::congestion::Congestion;
-use crate::connection::{Failure, Probe, Resend};
+use crate::connection::{Failure, Probe, Resend, Syn};
 use crate::{Connection, NEVER, Nanos, State};
 
 impl Connection {
@@ -45,7 +45,7 @@ impl Connection {
     /// Something is to be sent, nothing is in flight that an answer would come for, and the peer's
     /// window is closed or too small to be worth a segment.
     fn is_blocked_by_window(&self) -> bool {
-        self.state.can_send()
+        self.can_send()
             && self.has_unsent()
             && self.probe == Probe::None
             && self.sendable().is_none()
@@ -127,7 +127,7 @@ impl Connection {
         }
         let handshake = self.sent.front().is_some_and(super::Record::is_syn);
         if handshake {
-            self.syn_lost = true;
+            self.syn = Syn::Lost;
         } else {
             self.shrink_for_black_hole();
             self.begin_loss_phase(now);
@@ -176,9 +176,12 @@ impl Connection {
         let una = self.snd.una;
         let (rack, sack) = (&self.recovery.rack, self.rcv.sack);
         let window = rack.reordering_window(false, self.rtt.min(), self.rtt.smoothed());
-        // RFC 8985 §6.3, RACK_mark_losses_on_RTO(): the first one, and those that are old enough.
+        let handshake = self.sent.front().is_some_and(super::Record::is_syn);
+        // RFC 8985 §6.3, RACK_mark_losses_on_RTO(): the first one, and those that are old enough. Octets that went
+        // with a SYN wait for its answer.
         self.sent.mark_lost(|record| {
-            record.start == una || !sack || rack.deadline(record.sent_at(), window) <= now
+            let old = !sack || rack.deadline(record.sent_at(), window) <= now;
+            record.start == una || (old && !handshake)
         });
     }
 

@@ -48,6 +48,16 @@ pub(crate) struct Options {
     pub(crate) sack_ok: bool,
     pub(crate) stamps: Option<Timestamps>,
     pub(crate) sack: Vec<(u32, u32)>,
+    pub(crate) fast_open: Option<FastOpen>,
+}
+
+/// The option of Fast Open.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum FastOpen {
+    Ask,
+    Cookie(Vec<u8>),
+    /// The cookie that was first sent under this name.
+    Named(String),
 }
 
 /// `name(arguments) = result ERRNO`.
@@ -188,6 +198,8 @@ fn options(text: &str) -> Result<Option<Options>, String> {
         match *words {
             ["nop" | "eol"] => {}
             ["sackOK"] => options.sack_ok = true,
+            ["FO"] => options.fast_open = Some(FastOpen::Ask),
+            ["FO", cookie] => options.fast_open = Some(fast_open(cookie)?),
             ["mss", value] => options.mss = Some(number(value)?),
             ["wscale", value] => options.wscale = Some(number(value)?),
             ["TS", "val", value, "ecr", echo] => {
@@ -203,6 +215,16 @@ fn options(text: &str) -> Result<Option<Options>, String> {
         }
     }
     Ok(Some(options))
+}
+
+/// A cookie in hexadecimal digits, or a name in capital letters.
+fn fast_open(text: &str) -> Result<FastOpen, String> {
+    if text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_') {
+        return Ok(FastOpen::Named(text.to_owned()));
+    }
+    let octet = |at| text.get(at..at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
+    let octets: Option<Vec<u8>> = (0..text.len()).step_by(2).map(octet).collect();
+    octets.map(FastOpen::Cookie).ok_or(format!("`{text}`: a cookie is hexadecimal, or a NAME"))
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {

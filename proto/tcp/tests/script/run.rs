@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use weever_tcp::{Ecn, Endpoint, Segment, TcpConfig, Transmit, Tuple};
 use weever_wire::tcp::{Seq, TcpOptions, TcpOptionsRepr, Timestamps, flag};
 
-use super::parse::{Event, Options, Packet, Step, When};
+use super::parse::{Event, FastOpen, Options, Packet, Step, When};
 use super::sockets::Socket;
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1));
@@ -31,6 +31,8 @@ pub(crate) struct Run {
     irs: u32,
     /// Our timestamps less those of the script.
     stamps: Option<u32>,
+    /// Cookies of Fast Open that we have sent, by the script's names.
+    cookies: HashMap<String, Vec<u8>>,
 }
 
 impl Run {
@@ -46,6 +48,7 @@ impl Run {
             isn: None,
             irs: 0,
             stamps: None,
+            cookies: HashMap::new(),
         }
     }
 
@@ -132,6 +135,11 @@ impl Run {
             let echo = if echo == 0 { 0 } else { echo.wrapping_add(self.stamps.unwrap_or(0)) };
             Timestamps { value, echo }
         });
+        let cookie = options.fast_open.as_ref().map(|option| match option {
+            FastOpen::Ask => Vec::new(),
+            FastOpen::Cookie(octets) => octets.clone(),
+            FastOpen::Named(name) => self.cookies.get(name).cloned().unwrap_or_default(),
+        });
         let payload = vec![0; packet.len as usize];
         let segment = Segment {
             seq: Seq(packet.seq),
@@ -144,7 +152,7 @@ impl Run {
                 window_scale: options.wscale,
                 sack_permitted: options.sack_ok,
                 timestamps: stamps,
-                fast_open: None,
+                fast_open: cookie.as_deref(),
                 sack: &blocks,
             },
             payload: &payload,
@@ -213,6 +221,20 @@ impl Run {
         if blocks != want.sack {
             return Err(format!("the blocks differ: {:?}", want.sack));
         }
+        let cookie =
+            got.fast_open.as_ref().map(|(octets, len)| octets[..usize::from(*len)].to_vec());
+        let same = match (&want.fast_open, cookie) {
+            (None, None) => true,
+            (Some(FastOpen::Ask), Some(cookie)) => cookie.is_empty(),
+            (Some(FastOpen::Cookie(want)), Some(cookie)) => *want == cookie,
+            (Some(FastOpen::Named(name)), Some(cookie)) => {
+                *self.cookies.entry(name.clone()).or_insert_with(|| cookie.clone()) == cookie
+            }
+            _ => false,
+        };
+        if !same {
+            return Err("the cookies differ".to_owned());
+        }
         let (Some(want), Some(got)) = (want.stamps, got.timestamps) else {
             return match want.stamps.is_some() == got.timestamps.is_some() {
                 true => Ok(()),
@@ -258,12 +280,13 @@ impl Run {
             format!("[{:?}] ", transmit.ecn)
         };
         format!(
-            "{ecn}{flags} {seq}:{}({len}) ack {ack} win {win} mss {:?} wscale {:?} sackOK {} {:?} sack {blocks:?}",
+            "{ecn}{flags} {seq}:{}({len}) ack {ack} win {win} mss {:?} wscale {:?} sackOK {} {:?} sack {blocks:?} FO {:?}",
             seq.wrapping_add(len),
             options.mss,
             options.window_scale,
             options.sack_permitted,
             options.timestamps,
+            options.fast_open,
         )
     }
 }

@@ -28,6 +28,7 @@ impl Run {
             "accept" => self.accept(call)?,
             "connect" => self.connect(call)?,
             "write" | "send" => self.write(call)?,
+            "sendto" => self.send_to(call)?,
             "read" | "recv" => self.read(call)?,
             "close" => self.close(call)?,
             "shutdown" => self.shutdown(call)?,
@@ -110,10 +111,27 @@ impl Run {
         }
     }
 
+    /// With `MSG_FASTOPEN`: connects, and writes before the SYN is sent.
+    fn send_to(&mut self, call: &Call) -> Result<Outcome, String> {
+        if !self.argument(call, 3)?.contains("MSG_FASTOPEN") {
+            return Err("sendto connects, with MSG_FASTOPEN".to_owned());
+        }
+        let number = self.number(call, 0)?;
+        if !matches!(self.sockets.get(&number), Some(Socket::Fresh)) {
+            return Ok(Err("EISCONN"));
+        }
+        let from = SocketAddr::new(Self::local(), 0);
+        let id = self.endpoint.connect(from, Self::remote(), self.now);
+        let id = id.map_err(|error| error.to_string())?;
+        self.sockets.insert(number, Socket::Connection(id));
+        self.endpoint.set_fast_open(id, self.now);
+        self.write(call)
+    }
+
     fn write(&mut self, call: &Call) -> Result<Outcome, String> {
         let Some(id) = self.id(call)? else { return Ok(Err("ENOTCONN")) };
         let octets = u64::try_from(self.number(call, 2)?).unwrap_or(0);
-        let flags = if call.name == "send" { self.argument(call, 3)? } else { "0" };
+        let flags = if call.name == "write" { "0" } else { self.argument(call, 3)? };
         let Some(connection) = self.endpoint.get(id) else { return Ok(Err("EBADF")) };
         if let Some(failure) = connection.failure() {
             return Ok(Err(errno(failure)));
@@ -181,8 +199,15 @@ impl Run {
         if name == "SO_REUSEADDR" {
             return Ok(Ok(0));
         }
+        if let (Some(Socket::Listening(listener)), "TCP_FASTOPEN") =
+            (self.sockets.get(&self.number(call, 0)?), name)
+        {
+            let pending = u32::try_from(self.number(call, 3)?).unwrap_or(0);
+            self.endpoint.set_listener_fast_open(*listener, pending);
+            return Ok(Ok(0));
+        }
         let Some(id) = self.id(call)? else {
-            return Err("options are set on connections here".into());
+            return Err("options are set on connections here, TCP_FASTOPEN on listeners".into());
         };
         if name == "SO_LINGER" {
             // `{onoff=1, linger=0}`: close() aborts then.

@@ -199,7 +199,9 @@ impl TcpOptionsRepr {
             len += 4 + 8 * self.blocks().len();
         }
         if self.mss.is_some() || self.sack_permitted || self.fast_open.is_some() {
-            len += 4 * usize::from(self.mss.is_some()) + 4 * usize::from(self.sack_permitted);
+            // Beside timestamps the permission takes the place of their padding.
+            let permission = self.sack_permitted && self.timestamps.is_none();
+            len += 4 * usize::from(self.mss.is_some()) + 4 * usize::from(permission);
             len += self.cookie().map_or(0, |cookie| (2 + cookie.len()).next_multiple_of(4));
         }
         len + 4 * usize::from(self.window_scale.is_some())
@@ -253,10 +255,16 @@ impl TcpOptionsRepr {
             out.put(&mss.to_be_bytes());
         }
         if self.sack_permitted {
-            out.put(&[kind::NOP, kind::NOP, kind::SACK_PERMITTED, 2]);
+            // The padding of timestamps, so that the longest cookie has room beside them.
+            let before: &[u8] =
+                if self.timestamps.is_some() { &[] } else { &[kind::NOP, kind::NOP] };
+            out.put(before);
+            out.put(&[kind::SACK_PERMITTED, 2]);
         }
         if let Some(Timestamps { value, echo }) = self.timestamps {
-            out.put(&[kind::NOP, kind::NOP, kind::TIMESTAMPS, 10]);
+            let before: &[u8] = if self.sack_permitted { &[] } else { &[kind::NOP, kind::NOP] };
+            out.put(before);
+            out.put(&[kind::TIMESTAMPS, 10]);
             out.put(&value.to_be_bytes());
             out.put(&echo.to_be_bytes());
         }
@@ -265,11 +273,11 @@ impl TcpOptionsRepr {
         }
         if let Some(cookie) = self.cookie() {
             let len = 2 + cookie.len();
+            out.put(&[kind::FAST_OPEN, len as u8]);
+            out.put(cookie);
             for _ in len..len.next_multiple_of(4) {
                 out.put(&[kind::NOP]);
             }
-            out.put(&[kind::FAST_OPEN, len as u8]);
-            out.put(cookie);
         }
         if self.sack_count > 0 {
             let blocks = self.blocks();
