@@ -67,8 +67,8 @@ case("connect without blocking", connect_later)
 
 def with_the_syn(_):
     stream = socket.socket(*TCP)
-    stream.settimeout(20)
     sent = stream.sendto(b"question", socket.MSG_FASTOPEN, ECHO)
+    stream.settimeout(20)
     return sent, whole(stream, 8), stream.getpeername(), stream.sendall(b"more"), whole(stream, 4)
 
 
@@ -78,8 +78,8 @@ case("octets with the SYN", lambda: [with_the_syn(at) for at in range(3)])
 
 def with_the_syn_refused():
     stream = socket.socket(*TCP)
-    stream.settimeout(20)
     stream.sendto(b"question", socket.MSG_FASTOPEN, CLOSED)
+    stream.settimeout(20)
     return stream.recv(1)
 
 

@@ -98,7 +98,7 @@ fn answer(endpoint: &mut Endpoint, syn: &Transmit, taken: u32, now: u64) {
 fn a_syn_too_long_for_the_path_goes_again_at_once_without_octets() {
     let mut endpoint = Endpoint::new(TcpConfig::default(), [1, 2], 0);
     let [from, to] = ["192.0.2.1:0", "192.0.2.2:80"].map(|at| at.parse().unwrap());
-    let mut connect = |endpoint: &mut Endpoint, knows| {
+    let connect = |endpoint: &mut Endpoint, knows| {
         let id = endpoint.connect(from, to, SECOND).unwrap();
         assert_eq!(endpoint.set_fast_open(id, SECOND), knows);
         endpoint.queue(id, 1000, SECOND);
