@@ -8,8 +8,9 @@ use weever_testbed::{Fixture, require_net_admin};
 
 use super::lab::{Lab, PATIENCE, has};
 
-/// Prints a line for each case. Its peer echoes datagrams and connections, both at port 9100.
-const CASES: &str = include_str!("cases.py");
+/// Programs that print a line for each case. Their peer echoes datagrams and connections, both at port 9100.
+const CALLS: &str = concat!(include_str!("common.py"), include_str!("cases.py"));
+const SIGNALS: &str = concat!(include_str!("common.py"), include_str!("signals.py"));
 
 /// The peer of the cases, of the kernel's: echoes until its thread's sockets are gone with the process.
 fn serve(net: &Fixture) {
@@ -22,14 +23,17 @@ fn serve(net: &Fixture) {
             let _gone = udp.send_to(&datagram[..len], from);
         }
     });
-    std::thread::spawn(move || {
+    // There, since it makes connections of its own.
+    let accept = move || {
         for stream in tcp.incoming().map_while(Result::ok) {
             std::thread::spawn(move || echo(stream));
         }
-    });
+    };
+    drop(net.right.spawn("echo", accept).unwrap());
 }
 
-/// Echoes until the end; a line `reset` resets the connection.
+/// Echoes until the end. A line `reset` resets the connection; `call PORT` makes another one, to that port of the same
+/// peer, in the same manner.
 fn echo(mut stream: TcpStream) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut octets = [0; 65_536];
@@ -42,14 +46,21 @@ fn echo(mut stream: TcpStream) {
             socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
             return;
         }
+        if let Some(port) = octets[..len].strip_prefix(b"call ") {
+            let port: u16 = String::from_utf8_lossy(port).trim().parse().unwrap();
+            let peer = SocketAddr::new(stream.peer_addr().unwrap().ip(), port);
+            let called = TcpStream::connect_timeout(&peer, PATIENCE);
+            std::thread::spawn(move || called.map(echo));
+            continue;
+        }
         if stream.write_all(&octets[..len]).is_err() {
             return;
         }
     }
 }
 
-#[test]
-fn calls_mean_the_same_on_weever_as_on_the_kernel() {
+/// Runs a program of cases on both stacks.
+fn compare(cases: &str, least: usize) {
     require_net_admin!();
     if !has("python3") {
         return;
@@ -60,7 +71,7 @@ fn calls_mean_the_same_on_weever_as_on_the_kernel() {
     serve(&lab.net);
     let peer = Fixture::RIGHT.to_string();
     let run = |mut command: std::process::Command| {
-        command.args(["/usr/bin/python3", "-c", CASES, &peer]).stdin(Stdio::null());
+        command.args(["/usr/bin/python3", "-c", cases, &peer]).stdin(Stdio::null());
         let output = lab.net.left.run(|| command.output().unwrap());
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{errors}");
@@ -70,10 +81,21 @@ fn calls_mean_the_same_on_weever_as_on_the_kernel() {
     plain.current_dir(&lab.folder);
     let kernel = run(plain);
     let weever = run(lab.command(&["--require", "--"]));
-    assert!(kernel.lines().count() > 40, "{kernel}");
+    println!("{kernel}");
+    assert!(kernel.lines().count() >= least, "{kernel}");
     let both = kernel.lines().zip(weever.lines());
     let differ = both.filter(|(kernel, weever)| kernel != weever);
     let differ: Vec<String> = differ.map(|(k, w)| format!("kernel {k}\nweever {w}")).collect();
     assert!(differ.is_empty(), "{}", differ.join("\n"));
     assert_eq!(weever.lines().count(), kernel.lines().count());
+}
+
+#[test]
+fn calls_mean_the_same_on_weever_as_on_the_kernel() {
+    compare(CALLS, 60);
+}
+
+#[test]
+fn signals_end_calls_on_weever_as_on_the_kernel() {
+    compare(SIGNALS, 15);
 }

@@ -25,7 +25,16 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
     }
     let mut held = lock();
     if let Some(place) = numbers::file(fd) {
-        return once_more(&mut held, fd, place, to);
+        let waits = held.files.get(place).is_some_and(|file| {
+            let connecting = matches!(&file.kind, Kind::Stream(s) if s.phase == Phase::Connecting);
+            connecting && !file.nonblocking
+        });
+        if !waits {
+            return once_more(&mut held, fd, place, to);
+        }
+        // A signal has ended the first call, and not the connecting.
+        drop(held);
+        return wait_for_connection(fd);
     }
     let to = to.ok_or(Failure::Kernel)?;
     let kind = kind_of(fd).ok_or(Failure::Kernel)?;
@@ -55,6 +64,10 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
     if nonblocking {
         return fail(libc::EINPROGRESS);
     }
+    wait_for_connection(fd)
+}
+
+fn wait_for_connection(fd: c_int) -> Answer<c_int> {
     let connected = until(fd, false, Direction::Send, |held, place| established(held, fd, place));
     match connected {
         Err(Failure::Errno(libc::EAGAIN)) => fail(libc::EINPROGRESS),

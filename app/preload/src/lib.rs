@@ -41,6 +41,7 @@ mod receive;
 mod send;
 mod sendfile;
 mod set;
+mod signals;
 mod slab;
 mod state;
 mod wait;

@@ -13,7 +13,7 @@ use libc::c_int;
 use crate::file::{Kind, Phase};
 use crate::real;
 use crate::state::{Held, State, lock};
-use crate::{inside, log, numbers, open};
+use crate::{inside, log, numbers, open, signals};
 
 /// The lock, while a fork is under way.
 struct Fork(UnsafeCell<Option<MutexGuard<'static, State>>>);
@@ -59,6 +59,7 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
+    signals::inherit();
     let Some(mut held) = take() else { return };
     held.inherit();
 }

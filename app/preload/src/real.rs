@@ -78,6 +78,7 @@ originals! {
     epoll_ctl(set: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
     epoll_pwait(set: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
     epoll_pwait2(set: c_int, events: *mut epoll_event, most: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
     fork() -> libc::pid_t;
     setuid(user: libc::uid_t) -> c_int;
     setresuid(real: libc::uid_t, effective: libc::uid_t, saved: libc::uid_t) -> c_int;

@@ -10,7 +10,7 @@ use crate::file::{File, Kind, Phase, Stream, Udp};
 use crate::parts::Places;
 use crate::real;
 use crate::state::{Held, State};
-use crate::wait::{Direction, until};
+use crate::wait::{Direction, until_signal};
 
 /// Octets that a program has read before the stack is told in the middle of its work.
 const TELL_AFTER: usize = 32 * 1024;
@@ -32,37 +32,56 @@ pub(crate) unsafe fn receive(
     flags: c_int,
     mut message: Option<&mut msghdr>,
 ) -> Answer<Got> {
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        // Errors are told as Linux tells them without `IP_RECVERR`: the kernel's queue of them is empty.
+        return Err(Failure::Kernel);
+    }
     let mut done = 0;
-    let attempt = |state: &mut Held, place: u32| {
-        if state.files.get(place).is_some_and(|file| matches!(file.kind, Kind::Udp(_))) {
-            state.ensure(place)?;
-        }
-        let Some(file) = state.files.get_mut(place) else { return Err(Failure::Kernel) };
-        match &mut file.kind {
-            // SAFETY: the caller's promise.
-            Kind::Udp(_) => unsafe { datagram(state, place, fd, places, flags, &mut message) },
-            Kind::Stream(stream) => {
-                let whole = flags & MSG_WAITALL != 0 && flags & MSG_PEEK == 0;
-                octets(stream, &mut file.error, places, flags, &mut done)?;
-                let ended = stream.finished || stream.deaf || stream.phase == Phase::Over;
-                let full = done == places.len();
-                if !(full || ended || done > 0 && !whole) {
-                    return Ok(None);
-                }
-                if done >= TELL_AFTER || stream.received.is_empty() {
-                    state.commit_read();
-                }
-                Ok(Some(Got { octets: done, flags: 0 }))
+    let got = loop {
+        let attempt = |held: &mut Held, place: u32| {
+            if held.files.get(place).is_some_and(File::is_udp) {
+                held.ensure(place)?;
+                // SAFETY: the caller's promise.
+                return unsafe { datagram(held, place, fd, places, flags, &mut message) };
             }
-            Kind::Listening(_) => fail(libc::ENOTCONN),
+            stream(held, place, (places, flags), &mut done)
+        };
+        let got = until_signal(fd, flags & MSG_DONTWAIT != 0, Direction::Receive, attempt);
+        if done > 0 || !matches!(got, Err(Failure::Errno(libc::ERESTART))) {
+            break got;
         }
     };
-    let got = until(fd, flags & MSG_DONTWAIT != 0, Direction::Receive, attempt);
     match got {
         // Octets read before the wait ended are not lost.
         Err(Failure::Errno(_)) if done > 0 => Ok(Got { octets: done, flags: 0 }),
         got => got,
     }
+}
+
+/// Takes octets of a stream, as many as the call wants.
+fn stream(
+    held: &mut Held,
+    place: u32,
+    (places, flags): (&Places<'_>, c_int),
+    done: &mut usize,
+) -> Answer<Option<Got>> {
+    let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
+    let Kind::Stream(stream) = &mut file.kind else { return fail(libc::ENOTCONN) };
+    if flags & libc::MSG_OOB != 0 {
+        // No urgent octet ever comes alone (tcp(7)).
+        return fail(libc::EINVAL);
+    }
+    let whole = flags & MSG_WAITALL != 0 && flags & MSG_PEEK == 0;
+    octets(stream, &mut file.error, places, flags, done)?;
+    let ended = stream.finished || stream.deaf || stream.phase == Phase::Over;
+    let full = *done == places.len();
+    if !(full || ended || *done > 0 && !whole) {
+        return Ok(None);
+    }
+    if *done >= TELL_AFTER || stream.received.is_empty() {
+        held.commit_read();
+    }
+    Ok(Some(Got { octets: *done, flags: 0 }))
 }
 
 /// Copies octets of a stream, behind those that are `done`.

@@ -12,7 +12,7 @@ use crate::file::{Kind, Phase};
 use crate::open::option;
 use crate::parts::Parts;
 use crate::state::{Held, lock};
-use crate::wait::{Direction, until};
+use crate::wait::{Direction, until_signal};
 use crate::{numbers, open};
 
 /// Sends; to `to` if it is there, which only a datagram heeds. `sending` comes from control messages.
@@ -37,16 +37,23 @@ pub(crate) fn send(
         open::bind_to_send(&mut lock(), fd, to)?;
     }
     let mut done = 0;
-    let attempt = |held: &mut Held, place: u32| {
-        let sent = match held.files.get(place).map(|file| &file.kind) {
-            Some(Kind::Stream(_)) => octets(held, (fd, place), parts, flags, &mut done),
-            Some(Kind::Udp(_)) => datagram(held, place, (parts, flags), (to, sending), &mut done),
-            _ => fail(libc::ENOTCONN),
+    let sent = loop {
+        let attempt = |held: &mut Held, place: u32| {
+            let sent = match held.files.get(place).map(|file| &file.kind) {
+                Some(Kind::Stream(_)) => octets(held, (fd, place), parts, flags, &mut done),
+                Some(Kind::Udp(_)) => {
+                    datagram(held, place, (parts, flags), (to, sending), &mut done)
+                }
+                _ => fail(libc::ENOTCONN),
+            };
+            held.commit_soon();
+            sent
         };
-        held.commit_soon();
-        sent
+        let sent = until_signal(fd, flags & MSG_DONTWAIT != 0, Direction::Send, attempt);
+        if done > 0 || !matches!(sent, Err(Failure::Errno(libc::ERESTART))) {
+            break sent;
+        }
     };
-    let sent = until(fd, flags & MSG_DONTWAIT != 0, Direction::Send, attempt);
     match sent {
         Err(Failure::Errno(libc::EPIPE)) if done == 0 => {
             if flags & MSG_NOSIGNAL == 0 {

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use libc::{POLLIN, c_int, nfds_t, pollfd, sigset_t, timespec};
 
-use crate::failure::{Answer, fail};
+use crate::failure::{Answer, Failure, fail};
 use crate::file::File;
 use crate::numbers::{self, Meaning};
+use crate::signals::Watching;
 use crate::state::{Held, Sleeper, Watch, eventfd, lock};
 use crate::{log, real};
 
@@ -35,6 +36,22 @@ impl Direction {
 
 /// Tries until there is a result; without blocking, `EAGAIN` says that there is none yet.
 pub(crate) fn until<T>(
+    fd: c_int,
+    dont_wait: bool,
+    direction: Direction,
+    mut attempt: impl FnMut(&mut Held, u32) -> Answer<Option<T>>,
+) -> Answer<T> {
+    loop {
+        let done = until_signal(fd, dont_wait, direction, &mut attempt);
+        if !matches!(done, Err(Failure::Errno(libc::ERESTART))) {
+            return done;
+        }
+    }
+}
+
+/// As [`until`]; `ERESTART` says that a handler with `SA_RESTART` has run: a call that has done nothing yet goes on,
+/// others end with what they have done.
+pub(crate) fn until_signal<T>(
     fd: c_int,
     dont_wait: bool,
     direction: Direction,
@@ -70,18 +87,33 @@ pub(crate) fn until<T>(
         let mut kernel = [pollfd { fd, events: POLLIN, revents: 0 }];
         let also = usize::from(file.kernel && direction == Direction::Receive);
         let watch = Watch::Files(vec![(place, direction.events() | crate::file::ERR)]);
-        held = sleep(held, watch, &mut kernel[..also], left, std::ptr::null())?;
+        let until = Until { limit: left, mask: std::ptr::null(), restarts: limit.is_none() };
+        match sleep(held, watch, &mut kernel[..also], until) {
+            Ok(again) => held = again,
+            // What has come before the signal is not left behind.
+            Err(Failure::Errno(errno @ (libc::EINTR | libc::ERESTART))) => {
+                held = lock();
+                held.pump();
+                let (place, _) = held.of(fd)?;
+                let done = attempt(&mut held, place)?;
+                return done.ok_or(Failure::Errno(errno));
+            }
+            Err(why) => return Err(why),
+        }
     }
 }
 
-/// Sleeps until something that is watched is ready, one of the kernel's descriptors is, or the time has passed.
-pub(crate) fn sleep(
-    mut held: Held,
-    watch: Watch,
-    kernel: &mut [pollfd],
-    timeout: Option<Duration>,
+/// How long a thread sleeps.
+pub(crate) struct Until {
+    limit: Option<Duration>,
+    /// The signals that are blocked meanwhile; null for those of the thread.
     mask: *const sigset_t,
-) -> Answer<Held> {
+    /// A handler with `SA_RESTART` does not end it: not in calls with a timeout, nor in `poll` and its like (signal(7)).
+    restarts: bool,
+}
+
+/// Sleeps until something that is watched is ready, one of the kernel's descriptors is, or the time has passed.
+fn sleep(mut held: Held, watch: Watch, kernel: &mut [pollfd], until: Until) -> Answer<Held> {
     held.commit();
     if held.linger() {
         return Ok(held);
@@ -96,19 +128,27 @@ pub(crate) fn sleep(
     };
     let wake = held.wake().unwrap_or(-1);
     held.sleepers.push(Sleeper { kick, watch });
+    let signals = Watching::begin(kick);
     drop(held);
     let own = |fd| pollfd { fd, events: POLLIN, revents: 0 };
     let mut all = vec![own(wake), own(kick)];
     all.extend_from_slice(kernel);
-    let limit = timeout.map(timespec_of);
+    let limit = until.limit.map(timespec_of);
     let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: entries that are borrowed, and pointers that are null or valid.
-    let done = unsafe { real::ppoll(all.as_mut_ptr(), all.len() as nfds_t, limit, mask) };
+    let done = unsafe { real::ppoll(all.as_mut_ptr(), all.len() as nfds_t, limit, until.mask) };
     let errno = real::errno();
+    let (interrupted, restarts) = (signals.interrupted(), signals.restarts());
+    drop(signals);
     let mut held = lock();
-    wake_up(&mut held, kick, all[0].revents != 0, all[1].revents != 0);
-    if done < 0 {
-        return fail(errno);
+    wake_up(&mut held, kick, all[0].revents != 0, interrupted || all[1].revents != 0);
+    match (interrupted, done < 0) {
+        (true, _) => return fail(libc::EINTR),
+        (_, true) if restarts && until.restarts && errno == libc::EINTR => {
+            return fail(libc::ERESTART);
+        }
+        (_, true) => return fail(errno),
+        _ => {}
     }
     for (to, from) in kernel.iter_mut().zip(&all[2..]) {
         to.revents = from.revents;
@@ -169,7 +209,11 @@ pub(crate) fn poll(
         let left = timeout.map(|limit| limit.saturating_sub(start.elapsed()));
         let ended = left.is_some_and(|left| left.is_zero());
         let watch = Watch::Files(watched(entries));
-        held = sleep(held, watch, &mut kernel, left, mask)?;
+        let until = Until { limit: left, mask, restarts: false };
+        held = match sleep(held, watch, &mut kernel, until) {
+            Err(Failure::Errno(libc::EINTR)) => return ready_or_interrupted(entries),
+            slept => slept?,
+        };
         if kernel.iter().any(|entry| entry.revents != 0) {
             look(&held, entries);
             return Ok(merge(entries, &kernel));
@@ -177,6 +221,16 @@ pub(crate) fn poll(
         if ended {
             return Ok(look(&held, entries));
         }
+    }
+}
+
+/// After a signal: what is ready is told first, as on Linux.
+fn ready_or_interrupted(entries: &mut [pollfd]) -> Answer<c_int> {
+    let mut held = lock();
+    held.pump();
+    match look(&held, entries) {
+        0 => fail(libc::EINTR),
+        found => Ok(found),
     }
 }
 
