@@ -93,7 +93,7 @@ pub struct Steward {
     flows: HashMap<FlowId, FlowCount>,
     /// Five-tuples that have a place, registered ones included.
     tuples: HashMap<FiveTuple, FlowId>,
-    /// Whether registered flows changed since the plan was applied.
+    /// Whether the plan has to be applied: registered flows have changed, or it failed.
     has_changed: bool,
     /// Whether the receivers have the wait modes of the present plan.
     modes_are_set: bool,
@@ -205,7 +205,9 @@ impl Steward {
             }
         }
         let retry = self.failure.as_ref().and_then(|failure| failure.retry);
-        if std::mem::take(&mut self.has_changed) || retry.is_some_and(|retry| now >= retry) {
+        self.has_changed |= retry.is_some_and(|retry| now >= retry);
+        if self.has_changed && self.receivers.expect(self.search.nic(), &self.search.changing()) {
+            self.has_changed = false;
             self.apply(now, &mut step);
             let waited = self.receivers.take_time();
             self.waited += waited;

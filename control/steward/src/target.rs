@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weever_device::nic::NicError;
 use weever_device::xdp::XdpError;
-use weever_plan::config::Configuration;
+use weever_plan::config::{Configuration, Rule};
 use weever_plan::nic::Nic;
 use weever_plan::policy::QueueMode;
 use weever_plan::search::{RuleId, Search};
@@ -75,6 +75,12 @@ pub trait Target: Send {
 
 /// The code that runs behind the queues and adapts to the packets that can arrive there.
 pub trait Receivers: Send {
+    /// Filters will change, these among them, each with its table's position. `false`: the receivers are finding out
+    /// what they need to know before that, and the steward asks again in its next step. Does not block.
+    fn expect(&mut self, _nic: &Nic, _changing: &[(usize, Rule)]) -> bool {
+        true
+    }
+
     /// Packets of the configuration `next` may arrive soon, and those of the present one still do.
     fn prepare(&mut self, nic: &Nic, next: &Configuration);
 

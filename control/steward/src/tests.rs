@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weever_device::ethtool::EthtoolError;
 use weever_device::nic::NicError;
-use weever_plan::config::Configuration;
+use weever_plan::config::{Configuration, Rule};
 use weever_plan::map::Placement;
 use weever_plan::nic::Nic;
 use weever_plan::policy::QueueMode;
@@ -32,6 +32,8 @@ struct State {
     failing: Option<bool>,
     applied: usize,
     finished: bool,
+    /// So many times more, receivers are not ready for a change.
+    unready: usize,
     /// The calls to receivers, in words.
     told: Vec<String>,
 }
@@ -149,6 +151,15 @@ impl Target for Device {
 struct Recorder(Device);
 
 impl Receivers for Recorder {
+    fn expect(&mut self, _: &Nic, changing: &[(usize, Rule)]) -> bool {
+        assert!(!changing.is_empty());
+        self.0.with(|state| {
+            let is_ready = state.unready == 0;
+            state.unready = state.unready.saturating_sub(1);
+            is_ready
+        })
+    }
+
     fn prepare(&mut self, _: &Nic, _: &Configuration) {
         self.0.with(|state| state.told.push("prepare".into()));
     }
@@ -179,6 +190,22 @@ fn queue_of(steward: &mut Steward, port: u16) -> Option<Placement> {
     let name = tuple(port).to_string();
     let plan = steward.plan();
     plan.flows.into_iter().find(|flow| flow.name == name).map(|flow| flow.placement)
+}
+
+#[test]
+fn a_change_waits_for_receivers_between_steps() {
+    let device = Device::default();
+    let (mut steward, _) = device.start(POLICY, "").unwrap();
+    steward.attach_receivers(Box::new(Recorder(device.clone())));
+    device.with(|state| (state.missed, state.unready) = (vec![(tuple(4000), 100)], 2));
+    let step = steward.step(SECOND);
+    assert_eq!((&step.came[..], step.applied.is_empty()), (&[tuple(4000)][..], true));
+    assert!(steward.step(SECOND).applied.is_empty());
+    assert_eq!(device.with(|state| (state.rules.len(), state.applied)), (0, 1), "as at the start");
+    assert_eq!(steward.step(SECOND).applied.lines, ["added"]);
+    assert_eq!(device.with(|state| (state.rules.len(), state.applied)), (1, 2));
+    steward.step(SECOND);
+    assert_eq!(device.with(|state| state.applied), 2, "once");
 }
 
 #[test]

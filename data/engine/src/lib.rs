@@ -31,7 +31,7 @@ pub use faults::{BLOCK_PANICKED, BLOCK_QUARANTINED, Fault};
 pub use interpreter::Engine;
 pub use limits::Limits;
 pub use mailbox::{Mailbox, Waker};
-pub use moves::Moved;
+pub use moves::{ListedFlows, Moved};
 pub use schedule::{CompileError, Entry, Idp, Idps, Schedule, Update};
 pub use slots::{CounterKind, NODE_WAS_REMOVED, REMOVED};
 pub use team::{

@@ -158,46 +158,58 @@ impl FlowMessage {
 #[derive(Debug)]
 pub(crate) struct ListOrder {
     pub(crate) at: NodeRef,
-    found: Mutex<Found>,
+    workers: usize,
+    /// Each worker's list, as it made it: workers hold the lock for one entry only.
+    answers: Mutex<Vec<(u16, Vec<FlowEnds>)>>,
     changed: Condvar,
 }
 
-#[derive(Debug)]
-struct Found {
-    /// Each flow with the worker that has its state.
-    flows: Vec<(u16, FlowEnds)>,
-    /// Workers that have not answered.
-    open: usize,
+/// Flows, each with the worker that has its state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListedFlows {
+    /// The flows of the workers that have answered.
+    pub flows: Vec<(u16, FlowEnds)>,
+    /// The number of workers that have not, and whose flows are missing.
+    pub late: usize,
 }
 
 impl ListOrder {
     pub(crate) fn new(at: NodeRef, workers: usize) -> ListOrder {
-        let found = Mutex::new(Found { flows: Vec::new(), open: workers });
-        ListOrder { at, found, changed: Condvar::new() }
+        let answers = Mutex::new(Vec::with_capacity(workers));
+        ListOrder { at, workers, answers, changed: Condvar::new() }
     }
 
     /// The answer of a worker, once.
     pub(crate) fn answer(&self, worker: u16, flows: Vec<FlowEnds>) {
-        let mut found = lock(&self.found);
-        found.flows.extend(flows.into_iter().map(|flow| (worker, flow)));
-        found.open = found.open.saturating_sub(1);
-        if found.open == 0 {
+        let mut answers = lock(&self.answers);
+        answers.push((worker, flows));
+        if answers.len() == self.workers {
             self.changed.notify_all();
         }
     }
 
-    /// Waits until all workers have answered and takes the answers; `None` if the time is over before.
-    pub(crate) fn wait(&self, until: Instant) -> Option<Vec<(u16, FlowEnds)>> {
-        let mut found = lock(&self.found);
-        while found.open > 0 {
+    pub(crate) fn is_complete(&self) -> bool {
+        lock(&self.answers).len() == self.workers
+    }
+
+    /// Waits until all workers have answered, or the time is over, and takes what was answered.
+    pub(crate) fn wait(&self, until: Instant) -> ListedFlows {
+        let mut answers = lock(&self.answers);
+        while answers.len() < self.workers {
             let left = until.saturating_duration_since(Instant::now());
             if left == Duration::ZERO {
-                return None;
+                break;
             }
-            let waited = self.changed.wait_timeout(found, left);
-            found = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.changed.wait_timeout(answers, left);
+            answers = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        Some(std::mem::take(&mut found.flows))
+        let answered = std::mem::take(&mut *answers);
+        drop(answers);
+        let late = self.workers - answered.len();
+        let of_worker =
+            |(worker, flows): (u16, Vec<FlowEnds>)| flows.into_iter().map(move |f| (worker, f));
+        ListedFlows { flows: answered.into_iter().flat_map(of_worker).collect(), late }
     }
 }
 

@@ -141,6 +141,22 @@ impl Changes {
         removes
     }
 
+    /// The rules that [`take`](Self::take) would mention, and perhaps others.
+    pub(crate) fn coming(&self, nic: &Nic, entries: &Arena<Entry>) -> Vec<(usize, Rule)> {
+        let of = |entry: &Entry| (entry.rule.table, rule_of(nic, &entry.rule));
+        if self.everything {
+            let present = entries.iter().map(|(_, entry)| of(entry));
+            return present.chain(self.told.values().cloned()).collect();
+        }
+        let rule = |step: &Step| match *step {
+            Step::Removed(seq) => self.told.get(&self.id_of(seq)).cloned(),
+            Step::Inserted(at, seq) | Step::Moved(at, seq) => {
+                entries.get(at).filter(|entry| entry.seq == seq).map(of)
+            }
+        };
+        self.log.iter().filter_map(rule).collect()
+    }
+
     fn tell(&mut self, nic: &Nic, id: RuleId, entry: &NewEntry) -> Option<DeviceChange> {
         let (table, rule) = (entry.table, rule_of(nic, entry));
         match self.told.insert(id, (table, rule.clone())) {

@@ -27,7 +27,7 @@ pub use explain::{Alternative, Explanation};
 pub use plan::{Plan, PlannedFlow, PlannedQueue, PlannedRule, Shortage};
 pub use refuse::Refused;
 
-use crate::config::{Rss, Target};
+use crate::config::{Rss, Rule, Target};
 use crate::flow::Flow;
 use crate::map::{FlowMap, Journal, Placement};
 use crate::nic::Nic;
@@ -283,6 +283,12 @@ impl Search {
     /// The changes for the device since the last call, in this order.
     pub fn take_changes(&mut self) -> Vec<DeviceChange> {
         self.changes.take(&self.nic, &self.map.entries)
+    }
+
+    /// The rules that the next [`take_changes`](Self::take_changes) is about, with their tables' positions, and
+    /// perhaps others. Nothing is taken.
+    pub fn changing(&self) -> Vec<(usize, Rule)> {
+        self.changes.coming(&self.nic, &self.map.entries)
     }
 
     fn id(&self, index: u32) -> FlowId {

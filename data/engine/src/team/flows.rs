@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weever_block::{FlowEnds, FlowKey, FlowOwners};
+use weever_block::{FlowKey, FlowOwners};
 
 use super::TeamError;
 use super::publisher::Publisher;
 use crate::mailbox::Waker;
-use crate::moves::{FlowOrder, ListOrder, MoveOrder, Moved};
+use crate::moves::{FlowOrder, ListOrder, ListedFlows, MoveOrder, Moved};
 use crate::schedule::NodeRef;
 
 /// Flows on their way to other workers, which hold the flows' packets from the beginning of the move
@@ -59,9 +59,14 @@ pub struct FlowLists {
 }
 
 impl FlowLists {
-    /// Waits until all workers have listed their flows, and returns each flow with the worker that has its
-    /// state; `None`: a worker has not answered within this time. Blocks; the workers need their threads.
-    pub fn wait(self, patience: Duration) -> Option<Vec<(u16, FlowEnds)>> {
+    /// Whether all workers have listed their flows. Does not block.
+    pub fn is_complete(&self) -> bool {
+        self.order.is_complete()
+    }
+
+    /// Waits until all workers have listed their flows, at most so long, and returns what is listed by then.
+    /// Blocks; the workers need their threads.
+    pub fn wait(self, patience: Duration) -> ListedFlows {
         self.order.wait(Instant::now() + patience)
     }
 }

@@ -3,6 +3,7 @@
 
 use super::sequence::{FLOW, PINNED, counts, key, sequence, team};
 use super::*;
+use crate::moves::ListedFlows;
 
 /// The events in between.
 #[derive(Clone, Debug)]
@@ -118,9 +119,14 @@ fn flows_are_listed_with_the_workers_that_have_their_state() {
     let list = |b: &Bench| b.team.publisher.list_flows("Seq").expect("it has flows");
     let (early, late) = (list(&b), list(&b));
     turns(&mut b, 1);
-    assert_eq!(early.wait(Duration::ZERO), None, "worker 0 has four, and lists two in a turn");
+    assert!(!early.is_complete(), "worker 0 has four, and lists two in a turn");
+    let early = early.wait(Duration::ZERO);
+    let of_one: Vec<_> = early.flows.iter().map(|(w, flow)| (*w, flow.remote.port())).collect();
+    assert_eq!((of_one, early.late), (vec![(1, 4)], 1), "a late worker voids no other's list");
     turns(&mut b, 2);
-    let mut flows = late.wait(Duration::ZERO).expect("all have answered");
+    assert!(late.is_complete());
+    let ListedFlows { mut flows, late, .. } = late.wait(Duration::ZERO);
+    assert_eq!(late, 0);
     flows.sort_by_key(|(_, flow)| flow.remote);
     let told: Vec<_> = flows.iter().map(|(worker, flow)| (*worker, flow.remote.port())).collect();
     assert_eq!(told, [(0, 0), (0, 1), (0, 2), (0, 3), (1, 4)]);

@@ -7,6 +7,7 @@ use weever_graph::{Field, Key};
 use weever_plan::config::{Configuration, Rule, Target};
 use weever_plan::flow::Conj;
 use weever_plan::nic::{Nic, Table};
+use weever_plan::watch::FiveTuple;
 
 const TCP: u8 = 6;
 
@@ -55,6 +56,12 @@ impl Filters {
             }
         }
         Filters(all)
+    }
+
+    /// Whether a filter takes segments of more than one connection.
+    pub(super) fn is_wide(nic: &Nic, table: usize, rule: &Rule) -> bool {
+        let Some(table) = nic.tables.get(table) else { return false };
+        may_take_tcp(table, rule) && FiveTuple::of(&rule.matches(&table.model)).is_none()
     }
 
     /// The packets of the filters that come, go, or change their destination towards `next`.

@@ -12,15 +12,15 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weever_block::{FlowEnds, FlowKey};
 use weever_blocks_std::host::{Network, Secret};
 use weever_blocks_std::tcp::flow_of;
-use weever_engine::{FlowMoves, Publisher};
+use weever_engine::{FlowLists, FlowMoves, ListedFlows, Publisher};
 use weever_host::HostHandle;
 use weever_net::state::NetConfig;
-use weever_plan::config::Configuration;
+use weever_plan::config::{Configuration, Rule};
 use weever_plan::flow::Conj;
 use weever_plan::map::Places;
 use weever_plan::nic::Nic;
@@ -31,7 +31,7 @@ use super::filters::Filters;
 /// The node whose flows are connections.
 const ENDPOINT: &str = "RxL4TCPEndpoint";
 /// How long a worker may take to notice that connections leave it, or to list them. A turn takes
-/// microseconds.
+/// microseconds, and a list of 100,000 some hundred turns.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Moves connections to the workers behind their queues.
@@ -42,6 +42,10 @@ pub(super) struct ConnectionMover {
     secret: Secret,
     workers: u16,
     present: Filters,
+    /// The lists that workers make for the filters that change next, and when they were asked for.
+    asked: Option<(FlowLists, Instant)>,
+    /// The listed connections, until those filters have changed.
+    listed: Vec<(u16, FlowEnds)>,
     /// Connections whose filters are about to change.
     moving: Option<FlowMoves>,
 }
@@ -56,8 +60,36 @@ impl ConnectionMover {
             secret: *host.env.get_or_default::<Secret>(),
             workers: host.workers.len() as u16,
             present: Filters::default(),
+            asked: None,
+            listed: Vec::new(),
             moving: None,
         }
+    }
+
+    /// Filters will change, these among them. If some take many connections, workers list theirs: `false` until
+    /// they have, or are late.
+    pub(super) fn expect(&mut self, nic: &Nic, changing: &[(usize, Rule)]) -> bool {
+        if !changing.iter().any(|(table, rule)| Filters::is_wide(nic, *table, rule)) {
+            self.asked = None;
+            return true;
+        }
+        let Some((lists, since)) = self.asked.take() else {
+            let owners = self.publisher.flow_owners(ENDPOINT);
+            let has_any = owners.is_ok_and(|owners| !owners.is_empty());
+            let lists = has_any.then(|| self.publisher.list_flows(ENDPOINT)).and_then(Result::ok);
+            self.asked = lists.map(|lists| (lists, Instant::now()));
+            return self.asked.is_none();
+        };
+        if !lists.is_complete() && since.elapsed() < PATIENCE {
+            self.asked = Some((lists, since));
+            return false;
+        }
+        let ListedFlows { flows, late, .. } = lists.wait(Duration::ZERO);
+        if late > 0 {
+            tracing::debug!(late, "workers are late: their connections follow their filters later");
+        }
+        self.listed = flows;
+        true
     }
 
     /// The filters become those of `next`: connections that will arrive at another worker begin to move.
@@ -88,6 +120,7 @@ impl ConnectionMover {
     /// The filters may be either. Connections go where they were to go, and back to where their segments
     /// arrive.
     pub(super) fn let_go(&mut self) {
+        self.listed = Vec::new();
         if let Some(moving) = self.moving.take() {
             moving.redirected();
             let so_far = moving.progress();
@@ -111,8 +144,9 @@ impl ConnectionMover {
                 concerned.extend(tuple.packets().map(|packets| (key, packets)));
             }
         }
-        if !wide.is_empty() && !owners.is_empty() {
-            let all = self.connections(network.config()).into_iter();
+        if !wide.is_empty() {
+            let flows = self.listed.iter().map(|(_, flow)| *flow);
+            let all = of_link(network.config(), self.link, flows).into_iter();
             let taken = |packets: &Conj| wide.iter().any(|wide| !wide.disjoint(packets));
             concerned.extend(all.filter(|(_, packets)| taken(packets)));
         }
@@ -127,16 +161,6 @@ impl ConnectionMover {
             (worker < self.workers).then_some((key, worker))
         };
         concerned.into_iter().filter_map(next_worker).collect()
-    }
-
-    /// All connections of the link, with their packets from the peer.
-    fn connections(&self, network: &NetConfig) -> Vec<(FlowKey, Conj)> {
-        let listed = self.publisher.list_flows(ENDPOINT).ok();
-        let Some(flows) = listed.and_then(|lists| lists.wait(PATIENCE)) else {
-            tracing::debug!("a worker is late: its connections follow their filters later");
-            return Vec::new();
-        };
-        of_link(network, self.link, flows.into_iter().map(|(_, flow)| flow))
     }
 }
 

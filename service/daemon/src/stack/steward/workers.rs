@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weever_engine as engine;
 use weever_host::{HostHandle, WorkerHandle};
-use weever_plan::config::Configuration;
+use weever_plan::config::{Configuration, Rule};
 use weever_plan::embed::{Arrival, either, needs};
 use weever_plan::nic::Nic;
 use weever_plan::policy::QueueMode;
@@ -58,6 +58,10 @@ impl WorkerReceivers {
 }
 
 impl Receivers for WorkerReceivers {
+    fn expect(&mut self, nic: &Nic, changing: &[(usize, Rule)]) -> bool {
+        self.connections.expect(nic, changing)
+    }
+
     fn prepare(&mut self, nic: &Nic, next: &Configuration) {
         let arrivals = self.arrivals(nic, next);
         self.order(either(&self.present, &arrivals));
