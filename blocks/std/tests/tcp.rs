@@ -14,7 +14,7 @@ use weever_link::{Link, LinkQueue};
 use weever_models::counters::HOST_SOURCE;
 use weever_models::{HostConfig, host};
 use weever_net::iface::IfaceId;
-use weever_packet::{Buffer, Burst, HugePages, Pool, PoolCache, PoolConfig};
+use weever_packet::{Buffer, Burst, Flags, HugePages, Pool, PoolCache, PoolConfig};
 use weever_tcp::{Ecn, Endpoint, Events, Id, Region, Segment, State, TcpConfig, Tuple};
 use weever_wire::checksum::Pseudo;
 use weever_wire::ipv4::Ipv4View;
@@ -89,6 +89,16 @@ impl World {
         self.sent.write(0, &octets);
         self.client.queue(id, LEN as u64, self.now);
         self.id = Some(id);
+    }
+
+    /// A packet without octets comes to worker 0's endpoint; the frames that are free then.
+    fn wake(&mut self, packet: Buffer) -> Vec<Buffer> {
+        let (mut burst, now) = (Burst::new(), self.now);
+        burst.put(0, packet);
+        let engine = self.team.workers[0].engine();
+        let endpoint = engine.entry(ENDPOINT).expect("the graph has it");
+        engine.inject(endpoint, &mut burst, 1, now);
+        std::iter::from_fn(|| engine.pool().alloc()).collect()
     }
 
     /// A turn of everyone.
@@ -311,6 +321,17 @@ fn a_segment_that_found_no_frame_leaves_with_the_next_free_one() {
         hear(&mut world, &mut held);
     }
     assert_eq!(waiting(&mut world), asked, "it asks for one buffer, however long it waits");
+    // An application wakes the transport: that is no buffer, nor is there any need for a second request.
+    let mut wake = held.pop().unwrap();
+    wake.clear();
+    wake.meta_mut().flags = Flags::ENDPOINTS;
+    held.extend(world.wake(wake));
+    for _ in 0..1500 {
+        world.now += STEP;
+        turn(&mut world);
+        assert_eq!(hear(&mut world, &mut held), 0);
+    }
+    assert_eq!(waiting(&mut world), asked, "the first request still waits");
     drop(held.pop());
     for _ in 0..3 {
         // The time stands still.

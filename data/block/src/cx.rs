@@ -24,6 +24,9 @@ pub struct Cx<'a> {
 pub trait Downstream {
     /// How many more packets may wait for a link to send them; 0 for a link that does not exist.
     fn link_room(&self, link: u16) -> usize;
+
+    /// How many more tasks may wait for a time, a buffer or a descriptor.
+    fn delayed_room(&self) -> usize;
 }
 
 impl<'a> Cx<'a> {
@@ -144,10 +147,14 @@ impl<'a> Cx<'a> {
     }
 
     /// Starts a new task along spawn edge `edge` with an empty buffer, as soon as the pool has one: at
-    /// once, as a rule. Tasks that wait for a buffer get theirs in the order of asking.
-    pub fn spawn_with_buffer(&mut self, edge: usize, priority: Priority) {
+    /// once, as a rule. Tasks that wait for a buffer get theirs in the order of asking. `false`: too many tasks
+    /// wait already, so that none will bring the buffer; it is a drop, counted at the edge.
+    pub fn spawn_with_buffer(&mut self, edge: usize, priority: Priority) -> bool {
         let (edge, buffer) = (edge as u32, None);
+        let waits = |request: &&SpawnRequest| !matches!(request.when, When::After(0));
+        let before = self.requests.spawns.iter().filter(waits).count();
         self.requests.spawns.push(SpawnRequest { edge, buffer, when: When::Buffer, priority });
+        self.downstream.is_none_or(|downstream| downstream.delayed_room() > before)
     }
 
     /// Starts a new task without a buffer along spawn edge `edge` when `fd` can be read, or has been

@@ -15,7 +15,7 @@ use common::steered::{Bench, ECHO, STACK, config};
 use socket2::{Domain, Socket, Type};
 use weever_app_sockets::{AppQueue, Event, QueueConfig, StreamOption};
 use weever_daemon::config::Share;
-use weever_service_api::SetRequest;
+use weever_service_api::{Flows, SetRequest};
 use weever_testbed::{Fixture, require_net_admin};
 
 /// Of the high-priority client.
@@ -83,14 +83,15 @@ match = \"tcp dst port 7\"
 queues = { exclusive = 1 }
 ";
 
-/// Waits until the policy knows of so many flows, all of them services', with so many filters.
-fn await_flows(bench: &Bench, services: usize) {
+/// Waits until the policy knows of so many flows, all of them services', with so many filters, and more plans than
+/// `plans` have been carried out; how many have.
+fn await_flows(bench: &Bench, services: usize, plans: u64) -> u64 {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
-        let flows = bench.flows().flows;
+        let Flows { flows, searches, .. } = bench.flows();
         let filters = flows.iter().flat_map(|flow| &flow.filters).count();
-        if flows.len() == services && (filters > 0) == (services > 0) {
-            return;
+        if flows.len() == services && (filters > 0) == (services > 0) && searches > plans {
+            return searches;
         }
         assert!(Instant::now() < end, "{services} services: {flows:?}");
         std::thread::sleep(Duration::from_millis(100));
@@ -109,11 +110,11 @@ fn connections_move_with_a_filter_of_their_port() {
     let (lost, mut arrived) = (dropped(&bench), received(&bench));
     assert!(arrived > 32, "all arrive at worker 1: {arrived}");
     for (port, services) in [(None, 0), (Some(ECHO), 1)] {
-        await_flows(&bench, 1 - services);
+        let plans = await_flows(&bench, 1 - services, 0);
         let setting =
             format!("services.tcp-echo={}", port.map_or("none".into(), |p| p.to_string()));
         bench.ask(|client| client.call(&setting.parse::<SetRequest>().unwrap()).unwrap());
-        await_flows(&bench, services);
+        await_flows(&bench, services, plans);
         let before = handed_over(&bench);
         streams.iter_mut().for_each(|stream| exchange(stream, 4));
         assert_eq!(handed_over(&bench), before, "{services}: their state went with the filter");

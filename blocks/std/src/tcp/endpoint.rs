@@ -162,7 +162,7 @@ impl Block for TcpEndpoint {
             left &= !(1 << task);
             // Applications wake the endpoint by a packet without octets; a buffer that it waited for is one.
             let Some(packet) = burst.get(task).filter(|packet| is_something(packet)) else {
-                if tcp.waits_for_buffer() && burst.get(task).is_some() {
+                if burst.get(task).is_some_and(|packet| tcp.has_asked_for(packet)) {
                     cx.consume(1 << task);
                 } else {
                     ports.enable(OUT, 1 << task);

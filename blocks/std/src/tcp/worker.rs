@@ -6,7 +6,7 @@ use weever_net::pmtu::View;
 use weever_net::random::Key;
 use weever_net::state::NetState;
 use weever_net::stream::{StreamEvent, StreamPort, StreamState};
-use weever_packet::NO_IFACE;
+use weever_packet::{Flags, NO_IFACE};
 use weever_tcp::{
     Connection, Endpoint, Events, Id, ListenerConfig, ListenerId, State, TcpConfig, Transmit,
 };
@@ -36,8 +36,8 @@ const SUPER_SEGMENT: u32 = 16 * 1460;
 const ECONNABORTED: u16 = 103;
 /// The spawn edge of the task that brings a buffer.
 const BUFFER: usize = 2;
-/// When to look for a buffer if none has come: the request may have found no place among the delayed tasks. It is
-/// not asked again: the first request may still wait, and each would take such a place.
+/// When to look for a buffer if none has come: the request may have been refused, and is made again then, or a change
+/// of the graph has dropped it.
 const LOOK_AGAIN: Nanos = SECOND;
 
 /// The state that a successor of the block goes on with.
@@ -105,9 +105,10 @@ impl Tcp {
         }
     }
 
-    /// Whether a buffer that comes is the one that was asked for.
-    pub(super) fn waits_for_buffer(&self) -> bool {
-        self.asked
+    /// Whether a packet without octets is the buffer that was asked for. Others, by which applications wake the
+    /// transport, have ends.
+    pub(super) fn has_asked_for(&self, packet: &Buffer) -> bool {
+        self.asked && !packet.meta().flags.has(Flags::ENDPOINTS)
     }
 
     /// The buffers that were asked for.
@@ -239,9 +240,8 @@ impl Tcp {
     /// Has a task bring the next free buffer. When to look for one in any case.
     fn ask_for_buffer(&mut self, cx: &mut Cx<'_>) -> Nanos {
         cx.count(NO_BUFFER, 1);
-        if !std::mem::replace(&mut self.asked, true) {
-            cx.spawn_with_buffer(BUFFER, Priority::High);
-        }
+        // One request at a time: each takes a place among the tasks that wait.
+        self.asked = self.asked || cx.spawn_with_buffer(BUFFER, Priority::High);
         cx.now.saturating_add(LOOK_AGAIN)
     }
 
@@ -296,7 +296,6 @@ impl Tcp {
     /// There is nothing to send: no buffer is needed.
     fn rest_from_sending(&mut self, cx: &mut Cx<'_>) -> Option<Nanos> {
         self.spare.drain(..).for_each(|packet| cx.free(packet));
-        self.asked = false;
         None
     }
 

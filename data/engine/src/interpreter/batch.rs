@@ -4,7 +4,7 @@
 use weever_block::{Block, Claim, Cx, FlowKey, FlowOwner, FlowOwners, Priority, Requests, Ways};
 use weever_packet::{Burst, Mask, Nanos, bits};
 
-use super::runtime::Runtime;
+use super::runtime::{Room, Runtime};
 use super::task_queues::{Batch, Task};
 use crate::counters::Cells;
 use crate::faults::Loss;
@@ -231,10 +231,11 @@ impl Dispositions<'_> {
     /// Refuses nothing: packets that the block leaves in the burst are freed.
     fn collect(&mut self, claim: usize, node: u32, tasks: Mask) -> Mask {
         (self.state.collecting, self.state.running) = (Some(claim), node);
-        let Runtime { pool, worker, outboxes, .. } = &mut *self.runtime;
+        let Runtime { pool, worker, outboxes, delayed, .. } = &mut *self.runtime;
+        let room = Room { outboxes, delayed };
         let mut cx = Cx::new(self.now, pool, &mut self.state.requests)
             .on_worker(*worker)
-            .before(outboxes)
+            .before(&room)
             .with_flows(owners(self.program, node));
         if let Some(block) = &mut self.blocks[node as usize] {
             block.collect(&mut cx, self.burst, tasks);

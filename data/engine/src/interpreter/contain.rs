@@ -12,7 +12,7 @@ use weever_packet::Nanos;
 
 use super::Engine;
 use super::batch::owners;
-use super::runtime::Runtime;
+use super::runtime::{Room, Runtime};
 use super::task_queues::Batch;
 use super::walk::Walk;
 use crate::faults::Loss;
@@ -60,10 +60,11 @@ impl Walk<'_> {
     fn call(&mut self, node: u32) {
         let Some(block) = &mut self.blocks[node as usize] else { return };
         self.state.running = node;
-        let Runtime { pool, worker, outboxes, .. } = &mut *self.runtime;
+        let Runtime { pool, worker, outboxes, delayed, .. } = &mut *self.runtime;
+        let room = Room { outboxes, delayed };
         let mut cx = Cx::new(self.now, pool, &mut self.state.requests)
             .on_worker(*worker)
-            .before(outboxes)
+            .before(&room)
             .with_flows(owners(self.program, node));
         block.poll(&mut cx);
         self.dispositions().end_call(node);

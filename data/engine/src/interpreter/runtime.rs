@@ -74,11 +74,11 @@ impl Runtime {
         if matches!(when, When::After(0)) {
             return self.start_now(program, edge, priority, buffer);
         }
-        if self.delayed.len() >= self.limits.delayed {
+        if self.delayed.room() == 0 {
             return self.refuse(buffer, edge.full);
         }
         let delayed = Delayed { entry: edge.entry, priority, task: buffer, full: edge.full };
-        let Later { timed, for_buffer, for_input } = &mut self.delayed;
+        let Later { timed, for_buffer, for_input, .. } = &mut self.delayed;
         match when {
             When::After(delay) => {
                 if timed.is_empty() {
@@ -328,10 +328,20 @@ impl Offered {
     }
 }
 
-impl Downstream for Outboxes {
+/// The room behind a block.
+pub(crate) struct Room<'a> {
+    pub(crate) outboxes: &'a Outboxes,
+    pub(crate) delayed: &'a Later,
+}
+
+impl Downstream for Room<'_> {
     fn link_room(&self, link: u16) -> usize {
-        let outbox = self.links.get(usize::from(link));
-        outbox.map_or(0, |outbox| self.limit.saturating_sub(outbox.len()))
+        let Outboxes { links, limit, .. } = self.outboxes;
+        links.get(usize::from(link)).map_or(0, |outbox| limit.saturating_sub(outbox.len()))
+    }
+
+    fn delayed_room(&self) -> usize {
+        self.delayed.room()
     }
 }
 

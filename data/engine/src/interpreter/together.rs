@@ -12,7 +12,7 @@ use weever_block::Cx;
 use weever_packet::Mask;
 
 use super::batch::BatchState;
-use super::runtime::Runtime;
+use super::runtime::{Room, Runtime};
 use super::walk::{Walk, only_sound, ports_of};
 use crate::faults::Loss;
 use crate::schedule::{EntryCode, NO_NODE, Next, NextPlace, Step, StepKind, span};
@@ -85,8 +85,9 @@ impl Walk<'_> {
             return Left::Gone;
         };
         *running = step.node;
-        let Runtime { pool, worker, outboxes, .. } = &mut *self.runtime;
-        let mut cx = Cx::new(self.now, pool, requests).on_worker(*worker).before(outboxes);
+        let Runtime { pool, worker, outboxes, delayed, .. } = &mut *self.runtime;
+        let room = Room { outboxes, delayed };
+        let mut cx = Cx::new(self.now, pool, requests).on_worker(*worker).before(&room);
         let outputs = &mut masks.slots[ports_of(step)];
         block.run(&mut cx, self.burst, tasks, &mut weever_block::Ports::new(outputs));
         #[cfg(debug_assertions)]

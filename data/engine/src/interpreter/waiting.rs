@@ -201,12 +201,14 @@ pub(crate) struct Later {
     pub(crate) timed: Wheel<Delayed>,
     pub(crate) for_buffer: VecDeque<Delayed>,
     pub(crate) for_input: Vec<(Arc<OwnedFd>, Delayed)>,
+    limit: usize,
 }
 
 impl Later {
     pub(crate) fn new(limits: &Limits) -> Later {
         let timed = Wheel::new(limits.tick, limits.delayed, 0);
-        Later { timed, for_buffer: VecDeque::new(), for_input: Vec::new() }
+        let (for_buffer, for_input) = (VecDeque::new(), Vec::new());
+        Later { timed, for_buffer, for_input, limit: limits.delayed }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -215,6 +217,11 @@ impl Later {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// How many more may wait.
+    pub(crate) fn room(&self) -> usize {
+        self.limit.saturating_sub(self.len())
     }
 
     /// Visits every task, and forgets those for which `keep` says so.

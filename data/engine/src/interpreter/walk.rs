@@ -7,7 +7,7 @@ use weever_block::{Block, Cx, Ports, Shortcut};
 use weever_packet::{Burst, Mask, Nanos};
 
 use super::batch::{BatchState, Dispositions, count_conflict, owners, record};
-use super::runtime::Runtime;
+use super::runtime::{Room, Runtime};
 use super::task_queues::Batch;
 use crate::faults::{Faults, Loss};
 use crate::schedule::{
@@ -210,8 +210,9 @@ impl Walk<'_> {
             return true;
         };
         *running = step.node;
-        let Runtime { pool, worker, outboxes, .. } = &mut *self.runtime;
-        let mut cx = Cx::new(self.now, pool, requests).on_worker(*worker).before(outboxes);
+        let Runtime { pool, worker, outboxes, delayed, .. } = &mut *self.runtime;
+        let room = Room { outboxes, delayed };
+        let mut cx = Cx::new(self.now, pool, requests).on_worker(*worker).before(&room);
         if step.kind == StepKind::Sharded {
             cx = cx.with_flows(owners(self.program, step.node));
         }
@@ -293,9 +294,10 @@ impl Walk<'_> {
         let number = code.shortcuts[shortcut as usize].number;
         let Some(Some(matcher)) = self.shortcuts.get_mut(number as usize) else { return false };
         self.state.shortcut = Some(number);
-        let Runtime { pool, worker, outboxes, .. } = &mut *self.runtime;
+        let Runtime { pool, worker, outboxes, delayed, .. } = &mut *self.runtime;
+        let room = Room { outboxes, delayed };
         let cx = Cx::new(self.now, pool, &mut self.state.requests);
-        let cx = cx.on_worker(*worker).before(outboxes);
+        let cx = cx.on_worker(*worker).before(&room);
         matcher.run(&cx, self.burst, tasks, &mut self.state.ways);
         self.state.shortcut = None;
         !self.state.ways.is_empty()

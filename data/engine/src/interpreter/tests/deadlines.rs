@@ -152,11 +152,11 @@ fn a_block_sees_the_room_of_a_link() {
 }
 
 /// A packet asks for a task with a buffer (1) or for one when the descriptor can be read (2). Counts those
-/// that start with a buffer and without.
+/// that start with a buffer and without, and requests that were refused.
 static WAITER: BlockType = BlockType {
     name: "Waiter",
     spawns: &["start"],
-    counters: &["with", "without"],
+    counters: &["with", "without", "refused"],
     make: |build| Ok(Box::new(Waiter(build.env.get_or_default::<Input>()))),
     ..CLOCK
 };
@@ -170,7 +170,10 @@ impl Block for Waiter {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, _: &mut Ports<'_>) {
         for i in bits(input) {
             match (burst.get(i).and_then(|packet| packet.data().first().copied()), &self.0.0) {
-                (Some(1), _) => cx.spawn_with_buffer(0, Priority::High),
+                (Some(1), _) => {
+                    let is_refused = !cx.spawn_with_buffer(0, Priority::High);
+                    cx.count(2, is_refused.into());
+                }
                 (Some(2), Some(fd)) => cx.spawn_when_readable(0, fd.clone(), Priority::Low),
                 _ => cx.count(usize::from(burst.get(i).is_none()), 1),
             }
@@ -215,8 +218,11 @@ fn a_task_waits_for_a_free_buffer() {
     assert_eq!((started(&engine), engine.counters().total("delayed_now")), ([2, 0], 0));
     held.into_iter().for_each(|buffer| engine.pool().free(buffer));
     inject(&mut engine, "Waiter", &[1, 1, 1, 1], 0);
-    let full = engine.counters().get("Waiter", CounterKind::SpawnFull, "start");
+    let counted = |engine: &Engine, kind, name| engine.counters().get("Waiter", kind, name);
+    let full = counted(&engine, CounterKind::SpawnFull, "start");
     assert_eq!(full, Some(1), "no more may wait than the limit says");
+    let refused = counted(&engine, CounterKind::Own, "refused");
+    assert_eq!(refused, Some(1), "and the block knows");
     engine.run(0, 100);
     assert_eq!(started(&engine), [5, 0]);
 }
