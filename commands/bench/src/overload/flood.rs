@@ -2,18 +2,21 @@
 //! and with datagrams of strangers.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use weever_engine::{Mode, monotonic};
-use weever_host::{HostBuilder, InterfaceConfig, Prefix, allowed_cores};
-use weever_link::LinkInfo;
+use weever_host::{Host, HostBuilder, InterfaceConfig, Prefix, allowed_cores};
 use weever_link::replay::ReplayConfig;
+use weever_link::{LinkInfo, LinkQueue};
 use weever_models::Service;
-use weever_packet::{Pool, PoolConfig};
+use weever_packet::{Buffer, Pool, PoolConfig};
 use weever_wire::ipv4::Ipv4Repr;
 use weever_wire::{MacAddr, WireError};
 
+use super::paced::{ALL, Paced, RING, TURN};
 use crate::forward::queue;
 use crate::rig::GENERATOR_MAC;
 use crate::samples::Plan;
@@ -28,10 +31,29 @@ const PORT: u16 = 7;
 const CLOSED: u16 = 4242;
 /// Frames of the flood: half of them fragments.
 const FRAMES: u16 = 1024;
+/// Somebody else's address.
+const SOMEBODY: [u8; 6] = [2, 0, 0, 0, 9, 8];
+/// Packets of worker 1's own that arrive in a turn, with as many others.
+const ARRIVE: usize = 16;
+const TURNS: u64 = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
+/// Worker 0 has one turn in so many of worker 1's.
+const BEHIND: u64 = 64;
 /// Time in which caches and tables fill.
 const WARM_UP: Duration = Duration::from_millis(50);
 
 pub(super) fn measure(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+    let (alone, beside) = (answered(harmless()?)?, answered(strangers(MAC)?)?);
+    report.setup(
+        "dedicated_under_flood_both: half of what arrives at worker 1, and all at worker 0, are fragments and \
+         strangers; on the benchmark's clock",
+    );
+    report.row("worker 1 beside harmless packets", "packets", &Samples(vec![alone]));
+    report.row("the same beside fragments and strangers", "packets", &Samples(vec![beside]));
+    report.ratio("dedicated_under_flood_both", "", &Samples(vec![beside / alone]));
+    with_threads(plan, report)
+}
+
+fn with_threads(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     let cores: Vec<usize> = allowed_cores().unwrap_or_default().into_iter().take(2).collect();
     let [_, _] = cores[..] else {
         report.setup("dedicated_under_flood: left out, as it needs two cores".to_owned());
@@ -44,7 +66,7 @@ pub(super) fn measure(plan: Plan, report: &mut Report) -> Result<(), BenchError>
     let (mut alone, mut flooded, mut ratio) = <(Samples, Samples, Samples)>::default();
     for _ in plan.rounds() {
         let (calm, _) = rates(&cores, Vec::new(), plan.each)?;
-        let (beside, flood) = rates(&cores, strangers()?, plan.each)?;
+        let (beside, flood) = rates(&cores, strangers(MAC)?, plan.each)?;
         if flood == 0.0 {
             return Err(BenchError::of("flood")("worker 0 received nothing"));
         }
@@ -61,20 +83,11 @@ pub(super) fn measure(plan: Plan, report: &mut Report) -> Result<(), BenchError>
 /// Millions of packets per second that worker 1 sends, and that worker 0 receives.
 fn rates(cores: &[usize], flood: Vec<Vec<u8>>, each: Duration) -> Result<(f64, f64), BenchError> {
     let failed = "host";
-    let config = PoolConfig { frames: 16_384, ..PoolConfig::default() };
-    let mut builder = HostBuilder::new(Pool::new(config).map_err(BenchError::of("pool"))?);
-    builder.cores(cores);
-    builder.mode(Mode::Busy);
-    builder.serve(Service::Echo, PORT);
-    let info = ReplayConfig::new(Vec::new()).info;
-    let link = LinkInfo { name: "flooded0".into(), mac: MAC, queues: 2, ..info };
-    // The queues go to the workers in turn.
-    let link = builder.queues_of(link, vec![queue(flood)?, queue(vec![frame(CLIENT, PORT)?])?]);
-    let prefix = Prefix::new(HOST.into(), 24).expect("IPv4 prefixes have up to 32 bits");
-    let interface = InterfaceConfig::new("flooded0", link).address(prefix);
-    builder.interface(interface).map_err(BenchError::of(failed))?;
-    builder.neighbour(CLIENT.into(), MacAddr(GENERATOR_MAC));
-    let host = builder.build(monotonic()).map_err(BenchError::of(failed))?;
+    let queues = vec![queue(flood)?, queue(vec![own(MAC)?])?];
+    let host = team(in_memory(), queues, pool()?, monotonic(), |builder| {
+        builder.cores(cores);
+        builder.mode(Mode::Busy);
+    })?;
     let host = host.start().map_err(BenchError::of(failed))?;
     thread::sleep(WARM_UP);
     let counts = || {
@@ -90,16 +103,85 @@ fn rates(cores: &[usize], flood: Vec<Vec<u8>>, each: Duration) -> Result<(f64, f
     Ok(((after.0 - before.0) as f64 / micros, (after.1 - before.1) as f64 / micros))
 }
 
-fn frame(from: Ipv4Addr, port: u16) -> Result<Vec<u8>, BenchError> {
-    udp_frame((MacAddr(GENERATOR_MAC), from, MacAddr(MAC), HOST), port, 60)
+/// Packets of its own flows that worker 1 answers while as many others arrive at its queue, and more at that of
+/// worker 0, which is behind: it turns rarely. On the benchmark's clock.
+fn answered(others: Vec<Vec<u8>>) -> Result<f64, BenchError> {
+    let mixed = mixed(&own(MAC)?, &others);
+    let (answers, elsewhere) = (Arc::default(), Arc::default());
+    let queues = vec![
+        Paced::new(others, (RING, ALL), &elsewhere, is_answer)?,
+        Paced::new(mixed, (2 * ARRIVE, ALL), &answers, is_answer)?,
+    ];
+    let mut host = team(in_memory(), queues, pool()?, 0, |builder| builder.workers(2))?;
+    for turn in 1..=TURNS {
+        host.worker(1).turn(turn * TURN);
+        if turn.is_multiple_of(BEHIND) {
+            host.worker(0).turn(turn * TURN);
+        }
+    }
+    Ok(answers.load(Relaxed) as f64)
+}
+
+pub(super) fn pool() -> Result<Pool, BenchError> {
+    let config = PoolConfig { frames: 16_384, ..PoolConfig::default() };
+    Pool::new(config).map_err(BenchError::of("pool"))
+}
+
+fn in_memory() -> LinkInfo {
+    let info = ReplayConfig::new(Vec::new()).info;
+    LinkInfo { name: "flooded0".into(), mac: MAC, queues: 2, ..info }
+}
+
+/// A host that echoes datagrams, made at `now`, with the queues of its link dealt out to the workers in turn.
+pub(super) fn team(
+    link: LinkInfo,
+    queues: Vec<Box<dyn LinkQueue>>,
+    pool: Pool,
+    now: u64,
+    workers: impl FnOnce(&mut HostBuilder),
+) -> Result<Host, BenchError> {
+    let mut builder = HostBuilder::new(pool);
+    workers(&mut builder);
+    builder.serve(Service::Echo, PORT);
+    let name = link.name.clone();
+    let link = builder.queues_of(link, queues);
+    let prefix = Prefix::new(HOST.into(), 24).expect("IPv4 prefixes have up to 32 bits");
+    let interface = InterfaceConfig::new(name, link).address(prefix);
+    builder.interface(interface).map_err(BenchError::of("host"))?;
+    builder.neighbour(CLIENT.into(), MacAddr(GENERATOR_MAC));
+    builder.build(now).map_err(BenchError::of("host"))
+}
+
+/// A datagram of worker 1's own flows.
+pub(super) fn own(mac: [u8; 6]) -> Result<Vec<u8>, BenchError> {
+    frame(CLIENT, mac, PORT)
+}
+
+/// Whether a packet answers one of these.
+pub(super) fn is_answer(packet: &Buffer) -> bool {
+    packet.data().get(34..36) == Some(&PORT.to_be_bytes())
+}
+
+/// Own frames and others take turns.
+pub(super) fn mixed(own: &[u8], others: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    others.iter().flat_map(|other| [own.to_vec(), other.clone()]).collect()
+}
+
+/// As many frames to somebody else, which end where they arrive.
+pub(super) fn harmless() -> Result<Vec<Vec<u8>>, BenchError> {
+    strangers(SOMEBODY)
+}
+
+fn frame(from: Ipv4Addr, mac: [u8; 6], port: u16) -> Result<Vec<u8>, BenchError> {
+    udp_frame((MacAddr(GENERATOR_MAC), from, MacAddr(mac), HOST), port, 60)
         .map_err(BenchError::of("frame"))
 }
 
 /// Fragments whose datagrams lack the rest, and datagrams of many senders to a port without a socket.
-fn strangers() -> Result<Vec<Vec<u8>>, BenchError> {
+pub(super) fn strangers(mac: [u8; 6]) -> Result<Vec<Vec<u8>>, BenchError> {
     let stranger = |n: u16| {
         let from = Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 9, 0, 2)) + u32::from(n % 250));
-        let mut frame = frame(from, CLOSED)?;
+        let mut frame = frame(from, mac, CLOSED)?;
         if n.is_multiple_of(2) {
             fragment(&mut frame, from, n).map_err(BenchError::of("frame"))?;
         }
@@ -130,13 +212,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_worker_answers_its_own_while_what_it_hands_over_finds_no_room() {
+        let alone = answered(harmless().unwrap()).unwrap();
+        assert!(alone >= (TURNS as f64 - 10.0) * ARRIVE as f64, "{alone}");
+        let beside = answered(strangers(MAC).unwrap()).unwrap();
+        assert!(beside >= alone * 0.9, "{beside} of {alone}");
+    }
+
+    #[test]
     fn a_flooded_worker_receives_and_the_other_one_answers() {
         let Ok(cores) = allowed_cores() else {
             return println!("skipped: needs to know its cores");
         };
         let [first, second, ..] = cores[..] else { return println!("skipped: needs two cores") };
         let (answers, flood) =
-            rates(&[first, second], strangers().unwrap(), Duration::from_millis(100)).unwrap();
+            rates(&[first, second], strangers(MAC).unwrap(), Duration::from_millis(100)).unwrap();
         assert!(answers > 0.0 && flood > 0.0, "{answers} {flood}");
     }
 }

@@ -1,11 +1,13 @@
-//! `weever bench overload`: the stack when much happens at once. In memory, with threads of its own.
+//! `weever bench overload`: the stack when much happens at once, in memory and on veth, with threads of its own.
 
 mod attacks;
 mod change;
 mod established;
 mod flood;
 mod flows;
+mod paced;
 mod slow_link;
+mod veth;
 
 use crate::samples::Plan;
 use crate::{BenchError, Report};
@@ -17,5 +19,6 @@ pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
     flows::measure(&mut report)?;
     established::measure(&mut report)?;
     change::measure(plan, &mut report)?;
+    veth::measure(plan, &mut report)?;
     Ok(report)
 }

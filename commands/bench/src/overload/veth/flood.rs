@@ -1,0 +1,191 @@
+//! A worker that serves its own flows while worker 0 is flooded, on a veth of two queues.
+//!
+//! A client keeps requests under way at worker 1's queue, from worker 1's core. A flood of fragments and strangers is
+//! sent to worker 0's queue from worker 0's core, as fast as it goes; without it, a thread there spins, since the two
+//! cores may be halves of one. For the figure of both queues, a fragment or a stranger goes with each request of the
+//! client, too; the rate without them is one beside as many frames for somebody else, which cost the cable as much.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weever_engine::{Mode, monotonic};
+use weever_link::{Link, LinkError};
+use weever_testbed::{Fixture, pin_to};
+
+use super::super::flood::{harmless, is_answer, own, pool, strangers, team};
+use super::{Station, open};
+use crate::samples::Plan;
+use crate::{BenchError, Report, Samples};
+
+/// Requests under way.
+const WINDOW: usize = 128;
+/// Frames that are sent at once.
+const AT_ONCE: usize = 32;
+/// Without an answer for so long, requests are lost.
+const LOST: Duration = Duration::from_millis(10);
+const WARM_UP: Duration = Duration::from_millis(100);
+
+pub(super) fn measure(
+    cores: [usize; 2],
+    plan: Plan,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    for both in [false, true] {
+        let (mut alone, mut flooded) = <(Samples, Samples)>::default();
+        for _ in plan.rounds() {
+            alone.push(rate(cores, false, both, plan.each)?);
+            flooded.push(rate(cores, true, both, plan.each)?);
+        }
+        let ratio = flooded.ratio(&alone);
+        let (what, key) = match both {
+            false => ("veth: a dedicated worker", "dedicated_under_flood_veth"),
+            true => ("veth: both queues flooded, worker 1", "dedicated_under_flood_both_veth"),
+        };
+        report.row(&format!("{what} alone"), "Mpps", &alone);
+        report.row(&format!("{what} under the flood"), "Mpps", &flooded);
+        report.ratio(key, "", &ratio);
+    }
+    Ok(())
+}
+
+/// Millions of answers per second from worker 1, with or without a flood; 0 if the flood has not arrived.
+fn rate(
+    [other, own_core]: [usize; 2],
+    is_flooded: bool,
+    both: bool,
+    each: Duration,
+) -> Result<f64, BenchError> {
+    let failed = "flood";
+    let fixture = Fixture::pair(2)?;
+    let frames = pool()?;
+    let mut link = fixture.right.run(|| open("right0", &frames))?;
+    let mac = link.info().mac;
+    let host = team(link.info().clone(), link.take_queues(), frames, monotonic(), |builder| {
+        builder.cores(&[other, own_core]);
+        builder.mode(Mode::Interrupt);
+    })?;
+    let host = host.start().map_err(BenchError::of(failed))?;
+    let (_left, stations) = Station::open(&fixture.left, "left0")?;
+    let [mut flooding, asking]: [Station; 2] =
+        stations.try_into().map_err(|_| BenchError::of(failed)("the cable has not two queues"))?;
+    let flood = strangers(mac)?;
+    let others = match (both, is_flooded) {
+        (false, _) => Vec::new(),
+        (true, false) => harmless()?,
+        (true, true) => flood.clone(),
+    };
+    let mut client = Client { station: asking, own: own(mac)?, others, next: 0, under_way: 0 };
+    let stop = AtomicBool::new(false);
+    let rate = thread::scope(|scope| {
+        let flooder = scope.spawn(|| {
+            pin_to(other).map_err(BenchError::of(failed))?;
+            let sent =
+                if is_flooded { flood_until(&mut flooding, &flood, &stop) } else { spin(&stop) };
+            sent.map_err(BenchError::of(failed))
+        });
+        let client = scope.spawn(|| {
+            pin_to(own_core).map_err(BenchError::of(failed))?;
+            client.run(WARM_UP).map_err(BenchError::of(failed))?;
+            client.run(each).map_err(BenchError::of(failed))
+        });
+        let rate = client.join();
+        stop.store(true, Relaxed);
+        let flooded = flooder.join();
+        let panicked = |_| BenchError::of(failed)("a thread panicked");
+        flooded.map_err(panicked)??;
+        rate.map_err(panicked)?
+    })?;
+    let received = host.handle().workers[0].stats.received();
+    if let Some(failure) = host.stop().failure {
+        return Err(BenchError::of(failed)(failure));
+    }
+    Ok(if is_flooded && received == 0 { 0.0 } else { rate })
+}
+
+fn flood_until(
+    station: &mut Station,
+    frames: &[Vec<u8>],
+    stop: &AtomicBool,
+) -> Result<(), LinkError> {
+    let mut frames = frames.iter().cycle();
+    while !stop.load(Relaxed) {
+        let room = AT_ONCE.saturating_sub(station.packets.len());
+        frames.by_ref().take(room).for_each(|frame| station.put(frame));
+        station.send()?;
+        station.receive(|_| true)?;
+    }
+    Ok(())
+}
+
+fn spin(stop: &AtomicBool) -> Result<(), LinkError> {
+    while !stop.load(Relaxed) {
+        std::hint::spin_loop();
+    }
+    Ok(())
+}
+
+/// A client with requests under way, each of which goes with one of the other frames, if there are any.
+struct Client {
+    station: Station,
+    own: Vec<u8>,
+    others: Vec<Vec<u8>>,
+    next: usize,
+    under_way: usize,
+}
+
+impl Client {
+    /// Millions of answers per second over this time.
+    fn run(&mut self, during: Duration) -> Result<f64, LinkError> {
+        let (started, mut answers, mut heard) = (Instant::now(), 0, Instant::now());
+        while started.elapsed() < during {
+            while self.under_way < WINDOW && self.station.packets.len() < AT_ONCE {
+                self.ask();
+            }
+            self.station.send()?;
+            let n = self.station.receive(is_answer)?;
+            answers += n;
+            self.under_way = self.under_way.saturating_sub(n);
+            if n > 0 {
+                heard = Instant::now();
+            } else if heard.elapsed() > LOST {
+                (self.under_way, heard) = (0, Instant::now());
+            } else {
+                // The worker has the same core.
+                thread::yield_now();
+            }
+        }
+        Ok(answers as f64 / started.elapsed().as_secs_f64() / 1e6)
+    }
+
+    fn ask(&mut self) {
+        self.station.put(&self.own);
+        if !self.others.is_empty() {
+            self.station.put(&self.others[self.next]);
+            self.next = (self.next + 1) % self.others.len();
+        }
+        self.under_way += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weever_testbed::{allowed_cores, require_net_admin};
+
+    use super::*;
+
+    #[test]
+    fn a_worker_answers_beside_a_flood_on_both_queues() {
+        require_net_admin!();
+        let Ok(cores) = allowed_cores() else {
+            return println!("skipped: needs to know its cores");
+        };
+        let [first, second, ..] = cores[..] else { return println!("skipped: needs two cores") };
+        for flooded in [false, true] {
+            // On a busy machine one of the threads may have no time for a while.
+            let each = Duration::from_millis(200);
+            let mut rates = (0..20).map(|_| rate([first, second], flooded, true, each).unwrap());
+            assert!(rates.any(|rate| rate > 0.0), "{flooded}");
+        }
+    }
+}
