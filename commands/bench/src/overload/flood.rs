@@ -109,8 +109,8 @@ fn answered(others: Vec<Vec<u8>>) -> Result<f64, BenchError> {
     let mixed = mixed(&own(MAC)?, &others);
     let (answers, elsewhere) = (Arc::default(), Arc::default());
     let queues = vec![
-        Paced::new(others, (RING, ALL), &elsewhere, is_answer)?,
-        Paced::new(mixed, (2 * ARRIVE, ALL), &answers, is_answer)?,
+        Paced::queue(others, (RING, ALL), &elsewhere, is_answer)?,
+        Paced::queue(mixed, (2 * ARRIVE, ALL), &answers, is_answer)?,
     ];
     let mut host = team(in_memory(), queues, pool()?, 0, |builder| builder.workers(2))?;
     for turn in 1..=TURNS {

@@ -38,7 +38,7 @@ pub(super) struct Paced {
 impl Paced {
     /// These frames arrive over and over, so many in each turn, and `leave` parts of a packet can leave. Packets that
     /// leave and that `counts` takes are added to `sent`.
-    pub(super) fn new(
+    pub(super) fn queue(
         frames: Vec<Vec<u8>>,
         (arrive, leave): (usize, usize),
         sent: &Arc<AtomicU64>,

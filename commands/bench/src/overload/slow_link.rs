@@ -31,7 +31,7 @@ fn leg(
     let info = ReplayConfig::new(Vec::new()).info;
     Ok(Leg {
         link: LinkInfo { name: format!("leg{number}"), mac: mac(number), ..info },
-        queues: vec![Paced::new(frames, rates, sent, |_| true)?],
+        queues: vec![Paced::queue(frames, rates, sent, |_| true)?],
         address: address(number),
         neighbour: (neighbour(number), GENERATOR_MAC),
     })

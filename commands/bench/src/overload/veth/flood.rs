@@ -14,10 +14,11 @@ use weever_link::{Link, LinkError};
 use weever_testbed::{Fixture, pin_to};
 
 use super::super::flood::{harmless, is_answer, own, pool, strangers, team};
-use super::{Station, open};
+use super::station::{Station, open};
 use crate::samples::Plan;
 use crate::{BenchError, Report, Samples};
 
+const FAILED: &str = "flood";
 /// Requests under way.
 const WINDOW: usize = 128;
 /// Frames that are sent at once.
@@ -56,7 +57,6 @@ fn rate(
     both: bool,
     each: Duration,
 ) -> Result<f64, BenchError> {
-    let failed = "flood";
     let fixture = Fixture::pair(2)?;
     let frames = pool()?;
     let mut link = fixture.right.run(|| open("right0", &frames))?;
@@ -65,44 +65,53 @@ fn rate(
         builder.cores(&[other, own_core]);
         builder.mode(Mode::Interrupt);
     })?;
-    let host = host.start().map_err(BenchError::of(failed))?;
+    let host = host.start().map_err(BenchError::of(FAILED))?;
     let (_left, stations) = Station::open(&fixture.left, "left0")?;
-    let [mut flooding, asking]: [Station; 2] =
-        stations.try_into().map_err(|_| BenchError::of(failed)("the cable has not two queues"))?;
+    let [station, asking]: [Station; 2] =
+        stations.try_into().map_err(|_| BenchError::of(FAILED)("the cable has not two queues"))?;
     let flood = strangers(mac)?;
     let others = match (both, is_flooded) {
         (false, _) => Vec::new(),
         (true, false) => harmless()?,
         (true, true) => flood.clone(),
     };
-    let mut client = Client { station: asking, own: own(mac)?, others, next: 0, under_way: 0 };
-    let stop = AtomicBool::new(false);
-    let rate = thread::scope(|scope| {
-        let flooder = scope.spawn(|| {
-            pin_to(other).map_err(BenchError::of(failed))?;
-            let sent =
-                if is_flooded { flood_until(&mut flooding, &flood, &stop) } else { spin(&stop) };
-            sent.map_err(BenchError::of(failed))
-        });
-        let client = scope.spawn(|| {
-            pin_to(own_core).map_err(BenchError::of(failed))?;
-            client.run(WARM_UP).map_err(BenchError::of(failed))?;
-            client.run(each).map_err(BenchError::of(failed))
-        });
-        let rate = client.join();
-        stop.store(true, Relaxed);
-        let flooded = flooder.join();
-        let panicked = |_| BenchError::of(failed)("a thread panicked");
-        flooded.map_err(panicked)??;
-        rate.map_err(panicked)?
-    })?;
+    let client = Client { station: asking, own: own(mac)?, others, next: 0, under_way: 0 };
+    let flooder = (station, if is_flooded { flood } else { Vec::new() });
+    let rate = meet((client, own_core), (flooder, other), each)?;
     let received = host.handle().workers[0].stats.received();
     if let Some(failure) = host.stop().failure {
-        return Err(BenchError::of(failed)(failure));
+        return Err(BenchError::of(FAILED)(failure));
     }
     Ok(if is_flooded && received == 0 { 0.0 } else { rate })
 }
 
+/// The client's rate beside the flooder, each on its core.
+fn meet(
+    (mut client, own_core): (Client, usize),
+    ((mut station, flood), other): ((Station, Vec<Vec<u8>>), usize),
+    each: Duration,
+) -> Result<f64, BenchError> {
+    let failed = || BenchError::of(FAILED);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let flooder = scope.spawn(|| {
+            pin_to(other).map_err(BenchError::of(FAILED))?;
+            flood_until(&mut station, &flood, &stop).map_err(failed())
+        });
+        let client = scope.spawn(|| {
+            pin_to(own_core).map_err(BenchError::of(FAILED))?;
+            client.run(WARM_UP).map_err(failed())?;
+            client.run(each).map_err(failed())
+        });
+        let rate = client.join();
+        stop.store(true, Relaxed);
+        let panicked = |_| BenchError::of(FAILED)("a thread panicked");
+        flooder.join().map_err(panicked)??;
+        rate.map_err(panicked)?
+    })
+}
+
+/// Sends the frames over and over, as fast as it goes; without any it spins.
 fn flood_until(
     station: &mut Station,
     frames: &[Vec<u8>],
@@ -112,15 +121,12 @@ fn flood_until(
     while !stop.load(Relaxed) {
         let room = AT_ONCE.saturating_sub(station.packets.len());
         frames.by_ref().take(room).for_each(|frame| station.put(frame));
+        if station.packets.is_empty() {
+            std::hint::spin_loop();
+            continue;
+        }
         station.send()?;
         station.receive(|_| true)?;
-    }
-    Ok(())
-}
-
-fn spin(stop: &AtomicBool) -> Result<(), LinkError> {
-    while !stop.load(Relaxed) {
-        std::hint::spin_loop();
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use weever_testbed::{Namespace, Veth, pin_to};
 
 use super::super::flood::pool;
 use super::super::slow_link::{address, frame, neighbour};
-use super::{Station, open};
+use super::station::{Station, open};
 use crate::contender::{Contender, Gate, rate};
 use crate::peers::{self, Leg};
 use crate::rig::GENERATOR_MAC;
