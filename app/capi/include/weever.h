@@ -131,6 +131,7 @@ int weever_aq_arm(weever_aq *queue);
 int weever_aq_acknowledge(weever_aq *queue);
 int weever_aq_reconnect(weever_aq *queue);
 int weever_aq_state(weever_aq *queue, weever_state *state);
+int weever_aq_plan(weever_aq *queue, uint32_t *wait_ms);
 int weever_aq_buffer_alloc(weever_aq *queue, weever_buf **buf);
 int weever_aq_buffer_free(weever_aq *queue, weever_buf *buf);
 
@@ -154,6 +155,8 @@ int weever_socket_local_port(const weever_socket *socket);
 long weever_socket_read(weever_socket *socket, void *to, size_t len, weever_endpoint *remote);
 long weever_socket_write(weever_socket *socket, const void *from, size_t len,
                          const weever_endpoint *remote);
+int weever_socket_register_flow(weever_socket *socket, const weever_endpoint *peer, uint64_t rate);
+int weever_socket_unregister_flow(weever_socket *socket, const weever_endpoint *peer);
 void *weever_socket_opaque_get(const weever_socket *socket);
 void weever_socket_opaque_set(weever_socket *socket, void *opaque);
 
@@ -164,6 +167,9 @@ int weever_listener_span(weever_listener *original, weever_aq *queue, weever_lis
 int weever_listener_accept(weever_listener *listener, weever_stream **streams, int most);
 int weever_listener_port(const weever_listener *listener);
 int weever_listener_set(weever_listener *listener, uint32_t option, uint32_t value);
+int weever_listener_register_flow(weever_listener *listener, const weever_endpoint *peer,
+                                  uint64_t rate);
+int weever_listener_unregister_flow(weever_listener *listener, const weever_endpoint *peer);
 int weever_listener_close(weever_listener *listener);
 
 /* Streams of TCP */

@@ -15,6 +15,7 @@
 #![allow(unsafe_code, reason = "pointers of C programs")]
 
 mod buffer;
+mod flows;
 mod kept;
 mod listener;
 mod options;

@@ -24,7 +24,7 @@ struct Bound {
 
 /// # Safety
 /// `socket` is one of this library's that was not closed, or NULL; nobody else uses it now.
-unsafe fn socket_of<'a>(socket: *mut Socket) -> Result<&'a mut Socket, Failure> {
+pub(crate) unsafe fn socket_of<'a>(socket: *mut Socket) -> Result<&'a mut Socket, Failure> {
     // SAFETY: by the caller's word.
     unsafe { socket.as_mut() }.ok_or_else(|| Failure::null("socket"))
 }
@@ -34,6 +34,11 @@ impl Socket {
         self.bound
             .clone()
             .ok_or_else(|| Failure::new(libc::EDESTADDRREQ, "the socket is not bound"))
+    }
+
+    /// Its queue, and its handle there.
+    pub(crate) fn place(&self) -> Result<(*mut Queue, UdpSocket), Failure> {
+        Ok((self.queue, self.bound()?.handle))
     }
 
     fn open(&mut self, this: *mut Socket, bind: Bind, is_spannable: bool) -> Result<(), Failure> {

@@ -46,10 +46,11 @@ impl From<Error> for Failure {
                 Refusal::Permission => libc::EACCES,
                 Refusal::Invalid => libc::EINVAL,
                 Refusal::Limit => libc::ENOBUFS,
+                Refusal::Unsupported => libc::EOPNOTSUPP,
                 Refusal::Protocol => libc::EPROTO,
                 Refusal::Internal => libc::EIO,
             },
-            Error::WouldBlock => libc::EAGAIN,
+            Error::WouldBlock | Error::TooSoon { .. } => libc::EAGAIN,
             Error::TooLong { .. } => libc::EMSGSIZE,
             Error::NoSocket => libc::EBADF,
             Error::NoDestination => libc::EDESTADDRREQ,
@@ -150,6 +151,11 @@ impl Endpoint {
             return Err(Failure::new(libc::EAFNOSUPPORT, text));
         }
         Ok(local)
+    }
+
+    /// The peer that this is, with any port if it has none; `None`: everybody.
+    pub(crate) fn peer(&self) -> Result<Option<SocketAddr>, Failure> {
+        Ok(self.ip()?.map(|ip| SocketAddr::new(ip, self.port)))
     }
 
     /// The end that this is, if it is one and no wildcard.

@@ -42,6 +42,45 @@ static weever_buf *filled(weever_aq *queue, const char *text)
     return buf;
 }
 
+/* A stack of its own gives two plans, and the next one after a minute. */
+static void flows_and_plans(void)
+{
+    weever_aq *queue;
+    weever_socket *socket;
+    weever_listener *listener;
+    weever_dest at = {{AF_INET, 7100, {0}}, {0, 0, {0}}};
+    weever_endpoint none = {AF_INET, 5, {0}};
+    weever_endpoint any_port = peer(0), client = peer(9);
+    uint32_t wait = 0;
+    EXPECT(weever_aq_create(NULL, NULL, &queue), 0);
+    EXPECT(weever_socket_create(queue, &socket), 0);
+    EXPECT(weever_socket_register_flow(socket, NULL, 10), -EDESTADDRREQ);
+    EXPECT(weever_socket_bind(socket, &at), 0);
+    EXPECT(weever_socket_register_flow(socket, NULL, 10), 0);
+    EXPECT(weever_socket_register_flow(socket, &any_port, 0), 0);
+    EXPECT(weever_socket_register_flow(socket, &none, 0), -EINVAL);
+    EXPECT(weever_socket_unregister_flow(socket, NULL), 0);
+    EXPECT(weever_socket_unregister_flow(socket, NULL), -EINVAL);
+    EXPECT(weever_listener_open(queue, &at.local, 8, 0, &listener), 0);
+    EXPECT(weever_listener_register_flow(listener, &client, 1000), 0);
+    EXPECT(weever_listener_unregister_flow(listener, &client), 0);
+    EXPECT(weever_listener_unregister_flow(listener, &client), -EINVAL);
+    if (strncmp(getenv("WEEVER_APPS"), "library:", 8) == 0) {
+        /* A stack inside the program has no policy. */
+        EXPECT(weever_aq_plan(queue, &wait), -EOPNOTSUPP);
+    } else {
+        EXPECT(weever_aq_plan(queue, &wait), 0);
+        EXPECT(weever_aq_plan(queue, NULL), 0);
+        EXPECT(wait, 0);
+        EXPECT(weever_aq_plan(queue, &wait), -EAGAIN);
+        EXPECT(wait > 1000 && wait <= 60000, 1);
+        EXPECT(weever_aq_plan(queue, NULL), -EAGAIN);
+    }
+    EXPECT(weever_listener_close(listener), 0);
+    EXPECT(weever_socket_close(socket), 0);
+    EXPECT(weever_aq_destroy(queue), 0);
+}
+
 static void queues_and_slots(void)
 {
     weever_aq *queue, *other;
@@ -174,6 +213,7 @@ int main(void)
     weever_aq *queue;
     EXPECT(weever_api_version(), WEEVER_API_VERSION);
     queues_and_slots();
+    flows_and_plans();
     EXPECT(weever_aq_create(NULL, NULL, &queue), 0);
     buffers_go_and_come(queue);
     copies_and_notification(queue);

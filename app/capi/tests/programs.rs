@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weever_app_server::AppListener;
+use weever_app_server::{Access, AppListener, PlanLimits, PlanTokens};
 use weever_blocks_std::testing::frames::{PEER, PEER_MAC, udp};
 use weever_host::{HostBuilder, InterfaceConfig, RunningHost};
 use weever_link::memory::{MemoryConfig, pair};
@@ -42,10 +42,12 @@ fn bench(name: &str) -> Bench {
     builder.interface(eth0).unwrap();
     builder.neighbour(PEER.into(), PEER_MAC);
     let server = builder.applications(Some(Pool::new(PoolConfig::large(64)).unwrap()), 1000);
+    let mut server = server.unwrap();
+    let others = PlanTokens { tokens: 2, refill: Duration::from_secs(60) };
+    server.set_plan_limits(PlanLimits { named: Default::default(), others });
     let host = builder_start(builder);
     let path = std::env::temp_dir().join(format!("weever-c-{name}-{}.sock", std::process::id()));
-    let listener =
-        AppListener::start(&path, &weever_app_server::Access::default(), server.unwrap()).unwrap();
+    let listener = AppListener::start(&path, &Access::default(), server).unwrap();
     let cable = theirs.take_queues().remove(0);
     Bench {
         path,

@@ -100,6 +100,28 @@ pub enum Request {
         /// The address.
         address: IpAddr,
     },
+    /// Registers a flow: everything to a socket or listener, or what one peer sends to it, with the rate that the
+    /// application expects. A policy knows it from the next plan on.
+    RegisterFlow {
+        /// The socket's number.
+        socket: u32,
+        /// The peer, with port 0 for all of its ports; without, everybody.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        peer: Option<SocketAddr>,
+        /// Packets per second; without, the rate is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rate: Option<u64>,
+    },
+    /// Takes back the registration of a flow.
+    UnregisterFlow {
+        /// The socket's number.
+        socket: u32,
+        /// The peer that it was registered with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        peer: Option<SocketAddr>,
+    },
+    /// Asks for a search for a better plan, now that flows and rates are as they are.
+    Plan,
     /// Closes a socket.
     Close {
         /// Its number.
@@ -151,6 +173,11 @@ pub enum Response {
     },
     /// It is done.
     Done,
+    /// No plan is made: the application has asked for too many lately.
+    TooSoon {
+        /// The time after which it may ask again, in milliseconds.
+        wait_ms: u64,
+    },
     /// It cannot be done; nothing has changed.
     Refused {
         /// For programs.
@@ -174,6 +201,8 @@ pub enum Refusal {
     Invalid,
     /// `ENOBUFS`.
     Limit,
+    /// `EOPNOTSUPP`: this stack does not do that, as it is configured.
+    Unsupported,
     /// `EPROTO`: another version, or requests out of order.
     Protocol,
     /// `EIO`: the stack failed.

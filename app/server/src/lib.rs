@@ -34,6 +34,7 @@
 mod channels;
 mod connections;
 mod datagram;
+mod flows;
 mod link;
 mod listener;
 mod memory;
@@ -52,6 +53,7 @@ mod streams;
 mod tests;
 mod worker;
 
+pub use flows::{PlanLimits, PlanRequests, PlanTokens, RegisteredFlow};
 pub use link::{AppLink, LINK_NAME};
 pub use listener::{Access, AppListener, AppSocket, ListenError};
 pub use network::HostNetwork;

@@ -7,6 +7,7 @@ use weever_app_ring::ChannelError;
 use weever_net::demux::{BindError, Binding, Family, Sharing};
 use weever_net::stream::{StreamInfo, StreamStatus};
 
+use crate::flows::RegisteredFlow;
 use crate::stats::SocketCounts;
 
 /// The number of an application queue.
@@ -90,6 +91,8 @@ pub struct SocketStatus {
     pub listens: bool,
     /// The groups that it has joined, with the names of the interfaces.
     pub groups: Vec<(IpAddr, String)>,
+    /// The flows that it has registered.
+    pub flows: Vec<RegisteredFlow>,
     /// Its counters, over all workers.
     pub counts: SocketCounts,
 }
@@ -210,6 +213,30 @@ pub enum ServerError {
         /// The most bytes of all.
         most: usize,
     },
+    /// The flow is none of the socket's.
+    #[error(
+        "socket {socket} receives nothing from {peer}; name its own peer, or one of its family with an address"
+    )]
+    FlowPeer {
+        /// The socket.
+        socket: u32,
+        /// The peer.
+        peer: SocketAddr,
+    },
+    /// A queue has registered as many flows as it may.
+    #[error(
+        "this queue has registered {0} flows, the most that one can; register everything to a socket as one"
+    )]
+    Flows(usize),
+    /// There is no such flow.
+    #[error("socket {0} has registered no flow of that peer")]
+    NoFlow(u32),
+    /// Nobody plans.
+    #[error("this stack plans nothing: it has no policy; start it with `weever up --policy`")]
+    NoPolicy,
+    /// The policy gives the application no tokens.
+    #[error("the policy lets {0:?} ask for no plans; raise `tokens` in its `[searches]`")]
+    NoTokens(String),
     /// A worker did not take commands for seconds.
     #[error("worker {0} takes no commands; it may be stopped")]
     Stuck(usize),

@@ -12,6 +12,7 @@ use weever_app_ring::{Geometry, StackEnd};
 use weever_net::demux::{Binding, Bindings, Holder, PortRange, Sharing};
 use weever_packet::Pool;
 
+use crate::flows::Flows;
 use crate::memory::{MemoryBound, QueueMemory};
 use crate::network::HostNetwork;
 use crate::network::{Group, Groups, Joined, binding_of};
@@ -82,6 +83,7 @@ pub struct AppServer {
     /// The first port that is not root's.
     first_port: u16,
     memory: MemoryBound,
+    pub(crate) flows: Flows,
     /// How often a socket was opened or closed.
     changes: u64,
     next_queue: QueueId,
@@ -109,6 +111,7 @@ impl AppServer {
             max_sockets,
             first_port: FIRST_UNPRIVILEGED,
             memory: MemoryBound::none(),
+            flows: Flows::default(),
             changes: 0,
             next_queue: 1,
             next_socket: 1,
@@ -218,6 +221,7 @@ impl AppServer {
         for socket in there.sockets {
             self.forget(socket);
         }
+        self.flows.forget_queue(queue);
         for worker in 0..self.workers.len() {
             // A worker that is gone has no queue any more.
             let _ = self.tell(worker, Command::RemoveQueue { queue });
@@ -306,6 +310,7 @@ impl AppServer {
     fn forget(&mut self, socket: u32) {
         self.changes += 1;
         let Some(there) = self.sockets.remove(&socket) else { return };
+        self.flows.forget(there.queue, socket);
         if let Some(queue) = self.queues.get_mut(&there.queue) {
             queue.closed += there.counts();
         }
@@ -421,6 +426,12 @@ impl AppServer {
         self.network.interface(name).ok_or_else(|| ServerError::Interface(name.into()))
     }
 
+    /// The binding of a socket of this queue.
+    pub(crate) fn binding_of(&self, queue: QueueId, socket: u32) -> Result<Binding, ServerError> {
+        let there = self.sockets.get(&socket).filter(|there| there.queue == queue);
+        Ok(there.ok_or(ServerError::NoSocket(socket))?.binding)
+    }
+
     fn own_socket(&mut self, queue: QueueId, socket: u32) -> Result<&mut Socket, ServerError> {
         let there = self.sockets.get_mut(&socket).filter(|there| there.queue == queue);
         there.ok_or(ServerError::NoSocket(socket))
@@ -441,6 +452,7 @@ impl AppServer {
                 peer: socket.binding.peer(),
                 listens: socket.listens,
                 groups: socket.groups.iter().flat_map(|groups| groups.iter()).map(named).collect(),
+                flows: self.flows.of(*id).copied().collect(),
                 counts: socket.counts(),
             })
         })

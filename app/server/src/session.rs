@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use weever_app_ring::control::{Refusal, Request, Response, Share};
 use weever_app_ring::{Geometry, VERSION};
@@ -86,6 +87,13 @@ impl Session {
                 server.leave(queue, socket, group, interface.as_deref()).map(|()| Response::Done)
             }
             (Request::Route { address }, Some(_)) => Ok(server.route(address)),
+            (Request::RegisterFlow { socket, peer, rate }, Some(queue)) => {
+                server.register_flow(queue, socket, peer, rate).map(|()| Response::Done)
+            }
+            (Request::UnregisterFlow { socket, peer }, Some(queue)) => {
+                server.unregister_flow(queue, socket, peer).map(|()| Response::Done)
+            }
+            (Request::Plan, Some(queue)) => server.request_plan(queue, Instant::now()).map(planned),
             (Request::Close { socket }, Some(queue)) => {
                 server.close_socket(queue, socket).map(|()| Response::Done)
             }
@@ -124,6 +132,13 @@ impl Session {
     }
 }
 
+fn planned(wait: Option<Duration>) -> Response {
+    // Rounded up: an application that waits as long has its token.
+    let too_soon =
+        |wait: Duration| Response::TooSoon { wait_ms: wait.as_nanos().div_ceil(1_000_000) as u64 };
+    wait.map_or(Response::Done, too_soon)
+}
+
 fn socket_request(
     local: SocketAddr,
     peer: Option<SocketAddr>,
@@ -160,7 +175,10 @@ fn refusal(error: &ServerError) -> Refusal {
             Refusal::NotAvailable
         }
         ServerError::Privileged { .. } => Refusal::Permission,
-        ServerError::Sockets(_) | ServerError::Memory { .. } => Refusal::Limit,
+        ServerError::Sockets(_) | ServerError::Memory { .. } | ServerError::Flows(_) => {
+            Refusal::Limit
+        }
+        ServerError::NoPolicy | ServerError::NoTokens(_) => Refusal::Unsupported,
         ServerError::Stuck(_) | ServerError::System { .. } => Refusal::Internal,
         _ => Refusal::Invalid,
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use weever_app_ring::ChannelError;
@@ -58,6 +59,12 @@ pub enum Error {
     /// A socket without a peer was to send without a destination.
     #[error("the socket has no peer; say where to send to, or connect it")]
     NoDestination,
+    /// The application has asked for too many plans lately.
+    #[error("no plan is made before {} ms have passed: the policy's `[searches]` limits them", wait.as_millis())]
+    TooSoon {
+        /// The time after which it may ask again.
+        wait: Duration,
+    },
     /// A system call failed.
     #[error("{call}: {source}")]
     System {
@@ -77,9 +84,10 @@ impl From<Error> for io::Error {
                 Refusal::InUse => io::ErrorKind::AddrInUse,
                 Refusal::NotAvailable => io::ErrorKind::AddrNotAvailable,
                 Refusal::Permission => io::ErrorKind::PermissionDenied,
+                Refusal::Unsupported => io::ErrorKind::Unsupported,
                 _ => io::ErrorKind::InvalidInput,
             },
-            Error::WouldBlock => io::ErrorKind::WouldBlock,
+            Error::WouldBlock | Error::TooSoon { .. } => io::ErrorKind::WouldBlock,
             Error::TooLong { .. } | Error::NoSocket | Error::NoDestination => {
                 io::ErrorKind::InvalidInput
             }

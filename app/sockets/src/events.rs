@@ -46,6 +46,18 @@ pub enum Handle {
     Stream(TcpStream),
 }
 
+impl From<UdpSocket> for Handle {
+    fn from(socket: UdpSocket) -> Handle {
+        Handle::Udp(socket)
+    }
+}
+
+impl From<TcpListener> for Handle {
+    fn from(listener: TcpListener) -> Handle {
+        Handle::Listener(listener)
+    }
+}
+
 impl Event<'_> {
     /// The socket that it happened to; a new stream's is its listener.
     pub fn socket(&self) -> Handle {

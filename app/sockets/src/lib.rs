@@ -73,7 +73,7 @@ pub use events::{Chain, Event, Events, Handle, Look};
 pub use info::StreamInfo;
 pub use octets::{StreamBuf, StreamTxBuf};
 pub use opening::Opening;
-pub use queue::AppQueue;
+pub use queue::{AppQueue, Flow};
 pub use selection::{Selection, SelectionError};
 pub use stream::{TcpListener, TcpStream};
 pub use table::{Bind, UdpSocket};

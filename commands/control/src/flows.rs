@@ -42,6 +42,10 @@ fn write(out: &mut dyn Write, flows: &Flows) -> io::Result<()> {
             writeln!(out, "{} flows were seen {what}", grouped(count))?;
         }
     }
+    if flows.asked_for + flows.too_soon > 0 {
+        let (asked_for, too_soon) = (grouped(flows.asked_for), grouped(flows.too_soon));
+        writeln!(out, "applications asked for {asked_for} of them, and {too_soon} times too soon")?;
+    }
     if flows.flows.is_empty() {
         return Ok(());
     }
@@ -53,29 +57,34 @@ fn write(out: &mut dyn Write, flows: &Flows) -> io::Result<()> {
 
 fn table(flows: &Flows) -> Table {
     let (left, right) = (Align::Left, Align::Right);
-    let mut table = Table::new(&[
+    let has_rates = flows.flows.iter().any(|flow| flow.registered_rate.is_some());
+    let mut columns = vec![
         ("flow", left),
         ("class", left),
         ("worker", right),
         ("packets", right),
         ("rate/s", right),
-        ("told by", left),
-        ("filter", left),
-    ]);
+    ];
+    columns.extend(has_rates.then_some(("registered/s", right)));
+    columns.extend([("told by", left), ("filter", left)]);
+    let mut table = Table::new(&columns);
     for flow in &flows.flows {
-        table.row(row(flow));
+        table.row(row(flow, has_rates));
     }
     table
 }
 
-fn row(flow: &FlowStatus) -> [String; 7] {
+fn row(flow: &FlowStatus, has_rates: bool) -> Vec<String> {
     let FlowStatus { name, class, origin, packets, rate, .. } = flow.clone();
     let queues: Vec<String> = flow.queues.iter().map(u32::to_string).collect();
     let filters = match flow.filters.len() {
         0 => "none".into(),
         _ => flow.filters.join("; "),
     };
-    [name, class, queues.join(" "), counted(packets), counted(rate), origin, filters]
+    let mut cells = vec![name, class, queues.join(" "), counted(packets), counted(rate)];
+    cells.extend(has_rates.then(|| counted(flow.registered_rate)));
+    cells.extend([origin, filters]);
+    cells
 }
 
 #[cfg(test)]
@@ -125,6 +134,37 @@ flow                          class    worker  packets  rate/s  told by  filter
 udp 10.0.0.2:5 -> 10.0.0.1:7  gold          1   12,345   1,000  traffic  udp4, l4.dst = 7
 service:echo                  default     0 1        -       -  service  none
 and 3 more
+";
+        assert_eq!(text(&flows), expected);
+    }
+
+    #[test]
+    fn registered_rates_and_requests_for_searches_are_shown_where_there_are_some() {
+        let flow = |name: &str, registered_rate| FlowStatus {
+            name: name.into(),
+            class: "default".into(),
+            origin: "application".into(),
+            queues: vec![0],
+            registered_rate,
+            ..FlowStatus::default()
+        };
+        let flows = Flows {
+            uptime_ns: 1_500_000_000,
+            total: 2,
+            flows: vec![flow("kv: udp dst port 7", Some(50_000)), flow("kv: udp dst port 8", None)],
+            searches: 3,
+            asked_for: 2,
+            too_soon: 1,
+            ..Flows::default()
+        };
+        let expected = "\
+up 1.5 s, 2 flows
+3 searches, the longest took 0.0 ms
+applications asked for 2 of them, and 1 times too soon
+
+flow                class    worker  packets  rate/s  registered/s  told by      filter
+kv: udp dst port 7  default       0        -       -        50,000  application  none
+kv: udp dst port 8  default       0        -       -             -  application  none
 ";
         assert_eq!(text(&flows), expected);
     }

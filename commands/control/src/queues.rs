@@ -44,6 +44,8 @@ fn write(out: &mut dyn Write, now: &Queues, earlier: Option<&Queues>) -> io::Res
         ("nodes", right),
         ("filters", right),
     ];
+    let has_rates = has_rates(now);
+    columns.extend(has_rates.then_some(("registered/s", right)));
     if earlier.is_some() {
         columns.extend([("rx/s", right), ("tx/s", right), ("sleeps/s", right)]);
     }
@@ -59,6 +61,11 @@ fn write(out: &mut dyn Write, now: &Queues, earlier: Option<&Queues>) -> io::Res
         writeln!(out)?;
     }
     now.problems.iter().try_for_each(|problem| writeln!(out, "problem: {problem}"))
+}
+
+/// Whether flows were registered with rates.
+fn has_rates(now: &Queues) -> bool {
+    now.queues.iter().any(|queue| queue.registered_rate.is_some())
 }
 
 fn same<'a>(of: &'a Queues, queue: &QueueStatus) -> Option<&'a QueueStatus> {
@@ -85,6 +92,7 @@ fn row(now: &Queues, earlier: Option<&Queues>, queue: &QueueStatus) -> Vec<Strin
         nodes(queue),
         grouped(queue.filters_total),
     ];
+    cells.extend(has_rates(now).then(|| counted(queue.registered_rate)));
     if let Some(earlier) = earlier {
         let time = now.uptime_ns.saturating_sub(earlier.uptime_ns);
         let rate = |of: fn(&QueueStatus) -> u64| {
@@ -179,6 +187,21 @@ udp4      70  nobody any more
         queues.problems = vec!["eth0: cannot take a rule".into()];
         let expected = expected.replace("  70  ", "   -  ");
         assert_eq!(text(&queues, None), format!("{expected}\nproblem: eth0: cannot take a rule\n"));
+    }
+
+    #[test]
+    fn the_rates_of_registered_flows_are_a_column_where_there_are_some() {
+        let mut queues = queues(1_000_000_000, 1000);
+        queues.queues[1].registered_rate = Some(50_000);
+        queues.queues[1].filters.clear();
+        let expected = "\
+up 1.0 s
+
+link  worker  core  threads  received  sent  dropped  share      nodes  filters  registered/s  classes
+eth0       0     1        2     1,000     0        0   33 %        127        0             -  other
+eth0       1     1        -     2,000     0        0   67 %  60 of 127        9        50,000  gold 3
+";
+        assert_eq!(text(&queues, None), expected);
     }
 
     #[test]

@@ -18,8 +18,13 @@ pub enum Origin {
     File,
     /// A service of the process that steers, with its port.
     Service(&'static str, u16),
-    /// A socket of an application of the process that steers, by its number.
-    Application(u32),
+    /// A socket of an application of the process that steers, or a flow that it has registered there.
+    Application {
+        /// The number of the socket.
+        socket: u32,
+        /// The number of the flow; 0 for everything to the socket.
+        flow: u32,
+    },
     /// Observed packets of the five-tuple.
     Traffic(FiveTuple),
 }
@@ -105,7 +110,7 @@ pub(crate) fn complaints(search: &mut Search, policy: &CheckedPolicy) -> Vec<Str
 }
 
 /// The five-tuple that a flow is, if it is one.
-fn five_tuple(parts: &[Conj]) -> Option<FiveTuple> {
+pub(crate) fn five_tuple(parts: &[Conj]) -> Option<FiveTuple> {
     match parts {
         [part] => FiveTuple::of(part),
         _ => None,

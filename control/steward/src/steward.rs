@@ -10,7 +10,7 @@ use weever_policy::flows::FlowSpec;
 use weever_policy::policy::CheckedPolicy;
 
 use crate::applications::AppPackets;
-use crate::plan::{InitialPlan, Origin, complaints};
+use crate::plan::{InitialPlan, Origin, complaints, five_tuple};
 use crate::target::{Applied, NoReceivers, Receivers, Target, TargetError};
 
 const SECOND: u64 = 1_000_000_000;
@@ -38,6 +38,8 @@ pub struct FlowCount {
     pub rate: u64,
     /// Packets that are not in the other two yet.
     fresh: u64,
+    /// The five-tuple of a flow that was registered while the steward runs.
+    tuple: Option<FiveTuple>,
 }
 
 /// The counts of a steward since its start.
@@ -95,6 +97,8 @@ pub struct Steward {
     tuples: HashMap<FiveTuple, FlowId>,
     /// Whether the plan has to be applied: registered flows have changed, or it failed.
     has_changed: bool,
+    /// Whether all flows are to be searched for again.
+    wants_search: bool,
     /// Whether the receivers have the wait modes of the present plan.
     modes_are_set: bool,
     /// When hits were read last.
@@ -134,6 +138,7 @@ impl Steward {
             flows: HashMap::new(),
             tuples: HashMap::new(),
             has_changed: false,
+            wants_search: false,
             modes_are_set: false,
             counted: 0,
             failure: None,
@@ -159,10 +164,10 @@ impl Steward {
         self.set_modes();
     }
 
-    /// Replaces the registered flows of services and applications by the present ones.
+    /// Replaces the registered flows of services and applications by the present ones, with their rates.
     pub fn set_services(&mut self, services: Vec<(Origin, FlowSpec)>) {
         let is_service =
-            |origin: &Origin| matches!(origin, Origin::Service(..) | Origin::Application(_));
+            |origin: &Origin| matches!(origin, Origin::Service(..) | Origin::Application { .. });
         let present: HashSet<Origin> = services.iter().map(|(origin, _)| *origin).collect();
         let registered: Vec<(FlowId, Origin)> =
             self.flows.iter().map(|(id, flow)| (*id, flow.origin)).collect();
@@ -173,15 +178,36 @@ impl Steward {
             self.remove(id);
             self.has_changed = true;
         }
-        let known: HashSet<Origin> = known.into_iter().map(|(_, origin)| origin).collect();
-        for (origin, spec) in services.into_iter().filter(|(origin, _)| !known.contains(origin)) {
-            let (parts, app) = (spec.parts.clone(), spec.app.clone());
-            for flow in self.policy.classify([spec]).0 {
-                let Some(id) = self.add(flow, origin) else { continue };
-                self.has_changed = true;
-                app.iter().for_each(|app| self.app_packets.insert(id, &parts, app));
+        let known: HashMap<Origin, FlowId> =
+            known.into_iter().map(|(id, origin)| (origin, id)).collect();
+        for (origin, spec) in services {
+            match known.get(&origin) {
+                // The flow stays where it is until the next search for all.
+                Some(id) => drop(self.search.set_rate(*id, spec.rate)),
+                None => self.register(origin, spec),
             }
         }
+    }
+
+    /// Adds a flow of a service or an application. A five-tuple that was found by its traffic is registered now.
+    fn register(&mut self, origin: Origin, spec: FlowSpec) {
+        let (parts, app, tuple) = (spec.parts.clone(), spec.app.clone(), five_tuple(&spec.parts));
+        if let Some((tuple, id)) = tuple.and_then(|tuple| self.tuples.remove_entry(&tuple)) {
+            self.watch.forget(&tuple);
+            self.remove(id);
+        }
+        for flow in self.policy.classify([spec]).0 {
+            let Some(id) = self.add(flow, origin) else { continue };
+            self.has_changed = true;
+            self.tuples.extend(tuple.map(|tuple| (tuple, id)));
+            self.flows.entry(id).and_modify(|flow| flow.tuple = tuple);
+            app.iter().for_each(|app| self.app_packets.insert(id, &parts, app));
+        }
+    }
+
+    /// Has the next step search for all flows from the beginning: their rates have changed, or somebody asks for it.
+    pub fn search_again(&mut self) {
+        self.wants_search = true;
     }
 
     /// Processes the flows that came and went. `now` is in nanoseconds of any clock that does not run
@@ -203,6 +229,10 @@ impl Steward {
                 }
                 step.failure = Some(error);
             }
+        }
+        if std::mem::take(&mut self.wants_search) {
+            self.search.search_again();
+            self.has_changed = true;
         }
         let retry = self.failure.as_ref().and_then(|failure| failure.retry);
         self.has_changed |= retry.is_some_and(|retry| now >= retry);
@@ -258,7 +288,11 @@ impl Steward {
     /// Removes ended five-tuples from the plan, and adds those that are worth a filter.
     fn place(&mut self, due: DueFlow, step: &mut Step) {
         for tuple in due.gone {
-            if let Some(id) = self.tuples.remove(&tuple) {
+            let Some(id) = self.tuples.get(&tuple).copied() else { continue };
+            let origin = self.flows.get(&id).map(|flow| flow.origin);
+            // Registered ones stay until they are taken back.
+            if matches!(origin, Some(Origin::Traffic(_))) {
+                self.tuples.remove(&tuple);
                 self.remove(id);
                 step.gone += 1;
             }
@@ -312,8 +346,12 @@ impl Steward {
     }
 
     fn remove(&mut self, id: FlowId) {
-        let origin = self.flows.remove(&id).map(|flow| flow.origin);
-        if matches!(origin, Some(Origin::Service(..) | Origin::Application(_))) {
+        let known = self.flows.remove(&id);
+        if let Some(tuple) = known.and_then(|flow| flow.tuple) {
+            self.tuples.remove(&tuple);
+        }
+        let origin = known.map(|flow| flow.origin);
+        if matches!(origin, Some(Origin::Service(..) | Origin::Application { .. })) {
             self.app_packets.remove(id);
         }
         if let Some(flow) = self.search.remove(id) {
@@ -475,5 +513,5 @@ impl Steward {
 }
 
 fn count_from(origin: Origin) -> FlowCount {
-    FlowCount { origin, packets: 0, rate: 0, fresh: 0 }
+    FlowCount { origin, packets: 0, rate: 0, fresh: 0, tuple: None }
 }

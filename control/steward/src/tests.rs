@@ -275,6 +275,67 @@ fn services_come_and_go() {
     assert_eq!(steward.plan().flows.len(), 0);
 }
 
+/// Flows of an application, registered with rates.
+fn registered(flows: &[(&str, u64)]) -> Vec<(Origin, flows::FlowSpec)> {
+    let flow = |(number, (packets, rate)): (usize, &(&str, u64))| {
+        let line = format!("{packets} rate={rate} app=kv");
+        let spec = flows::parse(line.as_bytes()).flows.remove(0);
+        (Origin::Application { socket: 1, flow: number as u32 }, spec)
+    };
+    flows.iter().enumerate().map(flow).collect()
+}
+
+#[test]
+fn registered_rates_move_flows_with_the_next_search_for_all() {
+    let device = Device::default();
+    let (mut steward, _) = device.start("objective = \"balance-rate\"\n", "").unwrap();
+    let ports = ["udp dst port 1", "udp dst port 2", "udp dst port 3", "udp dst port 4"];
+    let with = |rates: [u64; 4]| registered(&[0, 1, 2, 3].map(|nth| (ports[nth], rates[nth])));
+    let places = |steward: &mut Steward| {
+        let flows = steward.plan().flows.into_iter();
+        flows.map(|flow| (flow.name, flow.placement)).collect::<Vec<_>>()
+    };
+    steward.set_services(with([10, 10, 10, 1000]));
+    steward.step(SECOND);
+    let (before, good) = (places(&mut steward), steward.search().cost());
+    steward.set_services(with([1000, 1000, 1000, 10]));
+    steward.step(2 * SECOND);
+    let worse = steward.search().cost();
+    assert!(worse > good, "{worse:?} {good:?}");
+    assert_eq!(places(&mut steward), before, "rates alone move nothing");
+    steward.search_again();
+    steward.step(3 * SECOND);
+    assert!(steward.search().cost() < worse && places(&mut steward) != before);
+}
+
+#[test]
+fn a_registered_five_tuple_is_one_flow_whether_it_is_seen_or_not() {
+    let device = Device::default();
+    let (mut steward, _) = device.start(POLICY, "").unwrap();
+    let seen = |port| device.with(|state| state.missed = vec![(tuple(port), 100)]);
+    seen(4000);
+    assert_eq!(steward.step(SECOND).came, [tuple(4000)]);
+    let line = tuple(4000).to_string();
+    steward.set_services(registered(&[(&line, 70)]));
+    let flows = |steward: &mut Steward| {
+        let all = steward.plan().flows.into_iter().map(|flow| flow.id);
+        let origins = all.filter_map(|id| steward.flow(id).map(|count| count.origin));
+        origins.collect::<Vec<_>>()
+    };
+    let application = Origin::Application { socket: 1, flow: 0 };
+    assert_eq!(flows(&mut steward), [application], "it takes the place of what was seen");
+    seen(4000);
+    assert!(steward.step(2 * SECOND).came.is_empty());
+    for second in [60, 120] {
+        assert_eq!(steward.step(second * SECOND).gone, 0, "it stays while nothing comes");
+    }
+    assert_eq!(flows(&mut steward), [application]);
+    steward.set_services(Vec::new());
+    assert!(flows(&mut steward).is_empty());
+    seen(4000);
+    assert_eq!(steward.step(121 * SECOND).came, [tuple(4000)], "it is traffic again");
+}
+
 #[test]
 fn a_flow_that_would_break_the_policy_is_treated_as_unregistered() {
     // A device without room for filters leaves every flow at the default queue's.

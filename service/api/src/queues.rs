@@ -66,6 +66,9 @@ pub struct QueueStatus {
     /// The applications to whose sockets packets arrive here. Empty without a policy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub applications: Vec<String>,
+    /// Packets per second that flows which arrive here were registered with; none if no flow was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub registered_rate: Option<u64>,
     /// Whether traffic that nobody registered arrives here.
     pub other: bool,
     /// The filters that lead here, the busiest in front.
@@ -136,6 +139,10 @@ pub struct Flows {
     pub searches: u64,
     /// The longest time from the start of one of these until the device had it, in nanoseconds.
     pub slowest_ns: u64,
+    /// Searches that applications have asked for and got.
+    pub asked_for: u64,
+    /// Searches that applications have asked for too soon.
+    pub too_soon: u64,
 }
 
 /// A flow.
@@ -148,7 +155,7 @@ pub struct FlowStatus {
     pub name: String,
     /// Its class.
     pub class: String,
-    /// Its source: `file`, `service` or `traffic`.
+    /// Its source: `file`, `service`, `application` or `traffic`.
     pub origin: String,
     /// The numbers of the workers that its packets arrive at; several if it has no filter.
     pub queues: Vec<u32>,
@@ -159,4 +166,7 @@ pub struct FlowStatus {
     pub packets: Option<u64>,
     /// Packets per second, lately; none for flows that are no five-tuples.
     pub rate: Option<u64>,
+    /// Packets per second that the file of flows or the application expects, if it says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub registered_rate: Option<u64>,
 }

@@ -1,5 +1,6 @@
 //! A worker's loop by hand, with real channels and an application on their other end.
 
+mod flows;
 mod moves;
 mod streams;
 

@@ -1,6 +1,7 @@
 //! A thread's queue: connecting, committing and waiting. Its sockets are opened in `open`, datagrams
-//! come and go in `traffic`, and TCP is in `streams`.
+//! come and go in `traffic`, TCP is in `streams`, and what a policy is told of them in `flows`.
 
+mod flows;
 mod open;
 mod options;
 mod streams;
@@ -11,6 +12,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use weever_app_ring::{Frame, Frames, Geometry};
+
+pub use flows::Flow;
 
 use crate::backend::{Backend, Process, QueueConfig};
 use crate::error::Error;

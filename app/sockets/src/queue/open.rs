@@ -44,9 +44,7 @@ impl AppQueue {
     /// As [`bind_udp`](Self::bind_udp).
     pub fn open(&self, bind: &Bind) -> Result<UdpSocket, Error> {
         // Answers come in order: those to earlier requests are kept for `next_opened`.
-        while self.is_opening() {
-            self.answer(true)?;
-        }
+        self.finish_openings()?;
         let opening = self.begin_open(bind)?;
         self.answer(true)?;
         let mut openings = self.openings.borrow_mut();
@@ -144,11 +142,17 @@ impl AppQueue {
         Ok(())
     }
 
-    /// Asks for something that is answered with no more than that it is done.
-    pub(super) fn ask(&self, request: &Request) -> Result<Response, Error> {
+    /// Takes the answers to all openings under way, so that the next answer is to the next request.
+    pub(super) fn finish_openings(&self) -> Result<(), Error> {
         while self.is_opening() {
             self.answer(true)?;
         }
+        Ok(())
+    }
+
+    /// Asks for something that is answered with no more than that it is done.
+    pub(super) fn ask(&self, request: &Request) -> Result<Response, Error> {
+        self.finish_openings()?;
         let mut backend = self.backend.borrow_mut();
         backend.send(request)?;
         match backend.receive(true)? {

@@ -84,6 +84,19 @@ impl Search {
         }
     }
 
+    /// Searches for all flows from the beginning, as [`run`](Search::run) does, because rates have changed or
+    /// many flows have come one by one. Keeps the present plan unless the new one costs less; returns whether it
+    /// does.
+    pub fn search_again(&mut self) -> bool {
+        let present = self.found();
+        self.place_all();
+        let is_better = self.cost() < present.cost;
+        if !is_better {
+            self.restore(present);
+        }
+        is_better
+    }
+
     /// Whether there is something to improve, and budget for another pass as long as the first.
     fn affords(&mut self, pass: u64) -> bool {
         if !self.may_improve() {

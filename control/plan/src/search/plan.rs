@@ -59,6 +59,8 @@ pub struct PlannedFlow {
     pub class: ClassId,
     /// The application that it belongs to.
     pub app: Option<AppId>,
+    /// Its packets per second, as they were registered or measured.
+    pub rate: Option<u64>,
     /// The queues at which it arrives.
     pub placement: Placement,
     /// Positions in [`Plan::rules`] of the rules that were made for it.
@@ -173,6 +175,7 @@ impl Search {
             name: member.flow.name.clone(),
             class: member.flow.class,
             app: member.flow.app,
+            rate: member.flow.rate,
             placement: member.placement.clone(),
             rules: member.rules.iter().filter_map(|r| position.get(r).copied()).collect(),
             refused,

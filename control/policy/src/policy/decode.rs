@@ -9,6 +9,7 @@ use weever_plan::policy::{
     SharingMode,
 };
 
+use super::Searches;
 use super::section::{Reader, Section, Value};
 use crate::{Position, Problem, Problems, filter};
 
@@ -19,8 +20,20 @@ pub(super) const MAX_QUEUES: i64 = 65_536;
 /// More workers than any machine has cores for.
 const MAX_THREADS: i64 = 4096;
 
-const TOP: [&str; 8] =
-    ["objective", "assumed_rate", "class", "dedicate", "locality", "paths", "sharing", "simplify"];
+/// More tokens than anybody needs.
+const MAX_TOKENS: i64 = 1_000_000;
+
+const TOP: [&str; 9] = [
+    "objective",
+    "assumed_rate",
+    "class",
+    "dedicate",
+    "locality",
+    "paths",
+    "sharing",
+    "searches",
+    "simplify",
+];
 const CLASS: [&str; 9] =
     ["name", "match", "queues", "weight", "priority", "objective", "mode", "drop", "ordered"];
 
@@ -28,6 +41,7 @@ const CLASS: [&str; 9] =
 pub(super) struct Decoded {
     pub(super) document: Document,
     pub(super) apps: Vec<String>,
+    pub(super) searches: Searches,
     pub(super) simplify: bool,
     pub(super) errors: Problems,
     /// The positions of the classes.
@@ -64,6 +78,7 @@ pub(super) fn decode(text: &str) -> Decoded {
     let locality = tables(&mut top, "locality", false);
     let paths = tables(&mut top, "paths", false);
     let sharing = tables(&mut top, "sharing", false);
+    let searches = tables(&mut top, "searches", false);
     let mut places = (Vec::new(), Vec::new());
     for (number, table) in classes.into_iter().enumerate() {
         let (class, place) = class(&mut reader, number, table);
@@ -80,8 +95,10 @@ pub(super) fn decode(text: &str) -> Decoded {
     document.locality = locality.into_iter().next().map(|table| self::locality(&mut reader, table));
     document.paths = paths.into_iter().next().map(|table| self::paths(&mut reader, table));
     document.sharing = sharing.into_iter().next().map(|table| self::sharing(&mut reader, table));
+    let searches = searches.into_iter().next().map(|table| self::searches(&mut reader, table));
+    let searches = searches.unwrap_or_default();
     let (classes, dedications) = places;
-    Decoded { document, apps, simplify, errors: reader.errors, classes, dedications }
+    Decoded { document, apps, searches, simplify, errors: reader.errors, classes, dedications }
 }
 
 /// A table of the policy with its position.
@@ -305,6 +322,15 @@ fn sharing(reader: &mut Reader<'_>, (table, span): Table<'_>) -> Sharing {
     let threads = section.get("threads");
     let threads = threads.and_then(|value| section.number("threads", value, 1..=MAX_THREADS));
     Sharing { mode, threads: threads.map(|threads| threads as u16) }
+}
+
+fn searches(reader: &mut Reader<'_>, (table, span): Table<'_>) -> Searches {
+    let mut section = Section::new(reader, table, span, "[searches]", &["tokens", "refill"]);
+    let Searches { tokens, refill } = Searches::default();
+    Searches {
+        tokens: section.number_or("tokens", tokens.into(), 0..=MAX_TOKENS) as u32,
+        refill: section.number_or("refill", refill.into(), 1..=MAX_TOKENS) as u32,
+    }
 }
 
 /// A mistake of the document's own, for `check`.

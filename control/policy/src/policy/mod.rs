@@ -40,10 +40,27 @@ pub struct CheckedPolicy {
     pub classifier: Classifier,
     /// The names of applications; their numbers are their positions.
     pub apps: Vec<String>,
+    /// How often each application may ask for a search.
+    pub searches: Searches,
     /// Whether each worker runs only the part of the graph that its queues need.
     pub simplify: bool,
     /// Settings that are allowed but probably mistakes.
     pub warnings: Problems,
+}
+
+/// How often an application may ask for a search: each takes a token. Written as `[searches]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Searches {
+    /// The tokens that an application begins with, and the most that it saves up. With 0 it may not ask.
+    pub tokens: u32,
+    /// The tokens that it gets in a minute.
+    pub refill: u32,
+}
+
+impl Default for Searches {
+    fn default() -> Searches {
+        Searches { tokens: 4, refill: 6 }
+    }
 }
 
 /// Reads and checks a policy.
@@ -54,14 +71,14 @@ pub struct CheckedPolicy {
 pub fn parse(text: &str) -> Result<CheckedPolicy, Problems> {
     let decoded = decode::decode(text);
     let (mut errors, warnings) = check::check(&decoded);
-    let decode::Decoded { document, apps, simplify, errors: earlier, .. } = decoded;
+    let decode::Decoded { document, apps, searches, simplify, errors: earlier, .. } = decoded;
     earlier.first.into_iter().for_each(|problem| errors.add(problem));
     if !errors.is_empty() {
         errors.first.sort_by_key(|problem| problem.place);
         return Err(errors);
     }
     let classifier = document.classifier();
-    Ok(CheckedPolicy { document, classifier, apps, simplify, warnings })
+    Ok(CheckedPolicy { document, classifier, apps, searches, simplify, warnings })
 }
 
 impl CheckedPolicy {

@@ -273,3 +273,14 @@ proptest! {
         let _ = parse(&text).map_err(|problems| problems.to_string());
     }
 }
+
+#[test]
+fn applications_have_tokens_for_searches() {
+    let of = |text: &str| parse(text).unwrap_or_else(|e| panic!("{e}")).searches;
+    assert_eq!(of(""), Searches::default());
+    assert_eq!(of("[searches]\ntokens = 9\nrefill = 60\n"), Searches { tokens: 9, refill: 60 });
+    assert_eq!(of("[searches]\ntokens = 0\n").tokens, 0, "none may ask");
+    let wrong = refused("[searches]\ntokens = -1\nrefill = 0\nevery = 3\n");
+    assert_eq!(wrong.len(), 3, "{wrong:?}");
+    assert!(wrong.iter().any(|line| line.contains("every")), "{wrong:?}");
+}

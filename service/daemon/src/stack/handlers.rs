@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::sync::PoisonError;
 
+use weever_app_server::PlanRequests;
 use weever_host::WorkerHandle;
 use weever_net::addr::Address;
 use weever_net::iface::Interface;
@@ -50,6 +51,11 @@ impl Shared {
         let mut flows = Flows { uptime_ns: self.uptime_ns(), ..Flows::default() };
         for steward in self.stewards.lock().iter_mut() {
             steward::report::add_flows(steward, &mut flows, most);
+        }
+        if let Some(server) = self.applications.get() {
+            let server = server.lock().unwrap_or_else(PoisonError::into_inner);
+            let PlanRequests { granted, refused } = server.plan_requests();
+            (flows.asked_for, flows.too_soon) = (granted, refused);
         }
         flows
     }

@@ -12,7 +12,7 @@ use weever_packet::Pool;
 
 use super::device::{kernel, links, middleware};
 use super::run::{host, secret};
-use super::steward::{PolicySetup, Routine, Steward};
+use super::steward::{PolicySetup, Routine, Steward, plan_limits};
 use super::{Stack, StartError};
 use crate::config::{Config, LinkKind};
 use crate::control::{ControlServer, ControlSocket};
@@ -230,9 +230,12 @@ fn apart(devices: Vec<Device>) -> (Vec<Box<dyn Link>>, AddressFilters, LinkStewa
 
 fn serve_applications(
     socket: AppSocket,
-    server: AppServer,
+    mut server: AppServer,
     shared: &Shared,
 ) -> Result<AppListener, StartError> {
+    if let Some(steward) = shared.stewards.lock().first() {
+        server.set_plan_limits(plan_limits(steward.policy()));
+    }
     let listener = socket.serve(server)?;
     // No other code sets it.
     let _ = shared.applications.set(listener.shared_server());

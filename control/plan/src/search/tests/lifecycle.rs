@@ -220,3 +220,25 @@ fn queues_stay_level_while_flows_of_unequal_rates_come_and_go() {
     let deviation = search.cost().value.sqrt() / mean;
     assert!(deviation < 0.02, "{deviation}");
 }
+
+#[test]
+fn a_search_for_all_follows_rates_and_keeps_what_is_not_worse() {
+    let rate = || Box::new(Balance::new(Measure::Rate { assumed: 10 }));
+    let mut search = search(nic(2, vec![five_tuple_filters(8)]), rate());
+    let ids = search.run(flows(0, 4));
+    search.take_changes();
+    let queue = |search: &Search, id| search.placement(id).unwrap().queue().unwrap();
+    assert!(!search.search_again(), "nothing is better");
+    assert_eq!(search.take_changes(), [], "and nothing changes in the device");
+    // The two of one queue become fast.
+    let first = queue(&search, ids[0]);
+    let (fast, slow): (Vec<FlowId>, Vec<FlowId>) =
+        ids.iter().partition(|id| queue(&search, **id) == first);
+    assert_eq!((fast.len(), slow.len()), (2, 2));
+    fast.iter().for_each(|id| assert!(search.set_rate(*id, Some(1000))));
+    assert!(!search.cost().eq(&Cost::accept(0.0)), "rates alone move nothing");
+    assert!(search.search_again());
+    assert_ne!(queue(&search, fast[0]), queue(&search, fast[1]));
+    assert_ne!(queue(&search, slow[0]), queue(&search, slow[1]));
+    assert_eq!(search.cost(), Cost::accept(0.0));
+}

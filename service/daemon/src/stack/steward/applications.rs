@@ -1,15 +1,20 @@
 //! Applications' sockets as flows of the policy: a policy gives an application queues, and its sockets say which
 //! packets are the application's.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use weever_app_server::{AppServer, SocketStatus};
+use weever_app_server::{AppServer, PlanLimits, PlanTokens, RegisteredFlow, SocketStatus};
 use weever_policy::flows::{self, FlowSpec};
+use weever_policy::policy::{CheckedPolicy, Searches};
 use weever_steward::Origin;
 
-/// The most sockets that are flows of their own. Packets of further ones are sorted as other traffic is, which
+/// The most flows of sockets and applications. Packets of further ones are sorted as other traffic is, which
 /// is no error: any worker delivers to any socket.
 const MOST: usize = 4096;
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// The sockets of the applications of a stack, if it serves any.
 pub(super) struct ApplicationSockets(Option<Arc<Mutex<AppServer>>>);
@@ -24,11 +29,17 @@ impl ApplicationSockets {
         self.with(AppServer::changes).unwrap_or_default()
     }
 
-    /// The flows of sockets that anybody may send to. A connected socket's five-tuple is found by its traffic.
+    /// How many plans applications have been granted so far.
+    pub(super) fn plans(&self) -> u64 {
+        self.with(|server| server.plan_requests().granted).unwrap_or_default()
+    }
+
+    /// The flows of sockets that anybody may send to, and those that applications have registered. A connected
+    /// socket that is not registered is found by its traffic.
     pub(super) fn flows(&self) -> Vec<(Origin, FlowSpec)> {
         let all = |server: &AppServer| -> Vec<_> {
-            let open = server.sockets().filter(|socket| socket.peer.is_none());
-            open.filter_map(|socket| flow(&socket)).take(MOST).collect()
+            let known = server.sockets().filter(|s| s.peer.is_none() || !s.flows.is_empty());
+            known.flat_map(|socket| flows(&socket)).take(MOST).collect()
         };
         self.with(all).unwrap_or_default()
     }
@@ -39,16 +50,42 @@ impl ApplicationSockets {
     }
 }
 
-/// Everything to the socket's port, and to its address if it has one.
-fn flow(socket: &SocketStatus) -> Option<(Origin, FlowSpec)> {
+/// How often applications may ask for a plan, as the policy says.
+pub(in crate::stack) fn plan_limits(policy: &CheckedPolicy) -> PlanLimits {
+    let Searches { tokens, refill } = policy.searches;
+    let refill = MINUTE / refill.max(1);
+    PlanLimits { named: BTreeMap::new(), others: PlanTokens { tokens, refill } }
+}
+
+/// Everything to the socket, with the rate that it was registered with, and its flows of single peers.
+fn flows(socket: &SocketStatus) -> Vec<(Origin, FlowSpec)> {
+    let all = RegisteredFlow { number: 0, peer: None, rate: None };
+    let all = socket.flows.iter().find(|flow| flow.peer.is_none()).copied().unwrap_or(all);
+    let of_peers = socket.flows.iter().filter(|flow| flow.peer.is_some()).copied();
+    let origin = |flow| Origin::Application { socket: socket.id, flow };
+    let whole = packets(socket, socket.peer, all.rate).map(|spec| (origin(0), spec));
+    let others = of_peers
+        .filter_map(|flow| Some((origin(flow.number), packets(socket, flow.peer, flow.rate)?)));
+    whole.into_iter().chain(others).collect()
+}
+
+/// What a peer, or anybody, sends to the socket's port, and to its address if it has one.
+fn packets(socket: &SocketStatus, peer: Option<SocketAddr>, rate: Option<u64>) -> Option<FlowSpec> {
     let protocol = if socket.listens { "tcp" } else { "udp" };
     let port = socket.binding.local_port?;
     let mut packets = format!("{protocol} dst port {port}");
     if let Some(address) = socket.binding.local_addr {
         packets.push_str(&format!(" and dst host {address}"));
     }
+    if let Some(peer) = peer {
+        packets.push_str(&format!(" and src host {}", peer.ip().to_canonical()));
+        if peer.port() != 0 {
+            packets.push_str(&format!(" and src port {}", peer.port()));
+        }
+    }
     let mut spec = flows::parse(packets.as_bytes()).flows.pop()?;
     spec.name = format!("{}: {packets}", socket.owner.name);
     spec.app = Some(socket.owner.name.clone());
-    Some((Origin::Application(socket.id), spec))
+    spec.rate = rate;
+    Some(spec)
 }

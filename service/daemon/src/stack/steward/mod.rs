@@ -33,6 +33,7 @@ use weever_steward::StewardThread;
 use crate::stack::graph::program::Program;
 use applications::ApplicationSockets;
 
+pub(super) use applications::plan_limits;
 pub(super) use setup::PolicySetup;
 pub(super) use sharing::QueueSharing;
 pub(super) use start::{PreparedNic, on_nic, on_program};
@@ -76,8 +77,10 @@ impl Routine {
         let mut registered = None;
         let step = move || {
             let services = program.lock().unwrap_or_else(PoisonError::into_inner).services();
-            let now = (services, sockets.changes());
-            let are_new = registered.replace(now) != Some(now);
+            let now = (services, sockets.changes(), sockets.plans());
+            let before = registered.replace(now);
+            let are_new = before != Some(now);
+            let is_asked_for = before.is_some_and(|(.., plans)| plans != now.2);
             let known = || {
                 let mut flows = setup::service_flows(&services);
                 flows.extend(sockets.flows());
@@ -89,6 +92,9 @@ impl Routine {
             for steward in all.iter_mut() {
                 if are_new {
                     steward.set_services(flows.clone());
+                }
+                if is_asked_for {
+                    steward.search_again();
                 }
                 // It has logged the failure, and tries again.
                 drop(steward.step(monotonic()));

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use weever_graph::Predicate;
 use weever_plan::config::Rule;
+use weever_plan::map::WHOLE;
 use weever_plan::search::{FlowId, Plan, PlannedFlow, PlannedQueue, PlannedRule, RuleId};
 use weever_service_api::{ClassShare, FilterStatus, FlowStatus, Flows, QueueStatus};
 use weever_steward::{Origin, Steward};
@@ -49,6 +50,7 @@ pub(in crate::stack) fn describe(steward: &mut Steward, rows: &mut [QueueStatus]
         let Some(planned) = planned else { continue };
         row.other = planned.other;
         row.classes = report.classes(planned);
+        row.registered_rate = report.registered_rates(row.queue);
         row.applications = report.applications(row.queue);
         let here = plan.rules.iter().filter(|r| plan.reached_by(&r.rule).contains(&row.queue));
         let mut filters: Vec<FilterStatus> = here
@@ -95,7 +97,7 @@ impl<'s> PlanReport<'s> {
             origin: match count.map(|count| count.origin) {
                 Some(Origin::Traffic(_)) => "traffic".into(),
                 Some(Origin::Service(..)) => "service".into(),
-                Some(Origin::Application(_)) => "application".into(),
+                Some(Origin::Application { .. }) => "application".into(),
                 Some(Origin::File) => "file".into(),
                 None => "policy".into(),
             },
@@ -103,7 +105,25 @@ impl<'s> PlanReport<'s> {
             filters: rules().map(|planned| self.text(planned)).collect(),
             packets: is_counted.then_some(packets),
             rate: is_counted.then_some(rate),
+            registered_rate: self.registered_rate(flow),
         }
+    }
+
+    /// The rate that a flow was registered with. That of traffic is measured.
+    fn registered_rate(&self, flow: &PlannedFlow) -> Option<u64> {
+        let origin = self.steward.flow(flow.id).map(|count| count.origin);
+        flow.rate.filter(|_| !matches!(origin, None | Some(Origin::Traffic(_))))
+    }
+
+    /// The rates with which flows of a queue were registered; of a flow that is spread, its part.
+    fn registered_rates(&self, queue: u32) -> Option<u64> {
+        let part = |flow: &PlannedFlow| {
+            let share = flow.placement.shares().find(|(at, _)| *at == queue)?.1;
+            Some(u128::from(self.registered_rate(flow)?) * u128::from(share))
+        };
+        let parts: Vec<u128> = self.plan.flows.iter().filter_map(part).collect();
+        let sum = parts.iter().sum::<u128>() / u128::from(WHOLE);
+        (!parts.is_empty()).then(|| u64::try_from(sum).unwrap_or(u64::MAX))
     }
 
     fn text(&self, planned: &PlannedRule) -> String {
@@ -129,7 +149,7 @@ impl<'s> PlanReport<'s> {
     fn applications(&self, queue: u32) -> Vec<String> {
         let is_socket = |flow: &&PlannedFlow| {
             let origin = self.steward.flow(flow.id).map(|count| count.origin);
-            matches!(origin, Some(Origin::Application(_))) && flow.placement.reaches(queue)
+            matches!(origin, Some(Origin::Application { .. })) && flow.placement.reaches(queue)
         };
         let apps = self.plan.flows.iter().filter(is_socket).filter_map(|flow| flow.app);
         let names = &self.steward.policy().apps;

@@ -1,0 +1,231 @@
+//! Flows that applications register with a policy, and how often each may ask for a plan.
+//!
+//! An application knows before its packets come how fast a flow will be: it registers everything to one of its
+//! sockets, or what one peer sends there, with a rate. Registering is cheap and changes nothing by itself; the
+//! policy's keeper reads the registered flows whenever it plans. A search takes time, so an application that asks
+//! for one spends a token, of which it gets a few, and one more from time to time (Dragonet's queue management,
+//! §3.2.5). An application without a token learns when it will have one.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use weever_net::demux::Binding;
+
+use crate::request::{QueueId, ServerError};
+use crate::server::AppServer;
+
+/// The most flows that one application queue registers.
+pub(crate) const MAX_FLOWS: usize = 4096;
+
+/// A flow that an application has registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegisteredFlow {
+    /// Its number, which no other flow of the stack has had.
+    pub number: u32,
+    /// The peer, with port 0 for all of its ports; none for everything to the socket.
+    pub peer: Option<SocketAddr>,
+    /// Packets per second, if the application knows.
+    pub rate: Option<u64>,
+}
+
+/// How often an application may ask for a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanTokens {
+    /// The tokens that it begins with, and the most that it saves up.
+    pub tokens: u32,
+    /// The time in which it gets another.
+    pub refill: Duration,
+}
+
+/// The tokens of applications: of those with a name in the policy, each; of all others, each user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanLimits {
+    /// By the name that the application gave its queue.
+    pub named: BTreeMap<String, PlanTokens>,
+    /// Those of every other user. A process may open queues of many names: they share these.
+    pub others: PlanTokens,
+}
+
+/// How often applications have asked for plans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlanRequests {
+    /// Plans that are to be made.
+    pub granted: u64,
+    /// Requests that came too soon.
+    pub refused: u64,
+}
+
+/// The owner of tokens.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Account {
+    Named(String),
+    User(u32),
+}
+
+/// Registered flows and spent tokens.
+#[derive(Default)]
+pub(crate) struct Flows {
+    /// By socket, then by peer.
+    by_socket: BTreeMap<u32, BTreeMap<Option<SocketAddr>, RegisteredFlow>>,
+    of_queue: BTreeMap<QueueId, usize>,
+    last_number: u32,
+    /// Without them nobody plans.
+    limits: Option<PlanLimits>,
+    /// When each account will have all of its tokens again.
+    full_at: BTreeMap<Account, Instant>,
+    requests: PlanRequests,
+}
+
+impl Flows {
+    fn register(
+        &mut self,
+        queue: QueueId,
+        socket: u32,
+        peer: Option<SocketAddr>,
+        rate: Option<u64>,
+    ) -> Result<(), ServerError> {
+        let of_queue = self.of_queue.entry(queue).or_default();
+        let flows = self.by_socket.entry(socket).or_default();
+        if let Some(known) = flows.get_mut(&peer) {
+            known.rate = rate;
+            return Ok(());
+        }
+        if *of_queue >= MAX_FLOWS {
+            return Err(ServerError::Flows(MAX_FLOWS));
+        }
+        *of_queue += 1;
+        self.last_number = self.last_number.wrapping_add(1);
+        flows.insert(peer, RegisteredFlow { number: self.last_number, peer, rate });
+        Ok(())
+    }
+
+    fn unregister(&mut self, queue: QueueId, socket: u32, peer: Option<SocketAddr>) -> bool {
+        let flows = self.by_socket.get_mut(&socket);
+        let found = flows.is_some_and(|flows| flows.remove(&peer).is_some());
+        if found && let Some(count) = self.of_queue.get_mut(&queue) {
+            *count -= 1;
+        }
+        found
+    }
+
+    /// The flows of a socket.
+    pub(crate) fn of(&self, socket: u32) -> impl Iterator<Item = &RegisteredFlow> {
+        self.by_socket.get(&socket).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// A socket is closed.
+    pub(crate) fn forget(&mut self, queue: QueueId, socket: u32) {
+        let gone = self.by_socket.remove(&socket).map_or(0, |flows| flows.len());
+        if let Some(count) = self.of_queue.get_mut(&queue) {
+            *count -= gone;
+        }
+    }
+
+    /// A queue is closed, and all sockets on it.
+    pub(crate) fn forget_queue(&mut self, queue: QueueId) {
+        self.of_queue.remove(&queue);
+    }
+
+    /// Spends a token, or says how long it is until there is one.
+    fn spend(
+        &mut self,
+        name: &str,
+        user: u32,
+        now: Instant,
+    ) -> Result<Option<Duration>, ServerError> {
+        let limits = self.limits.as_ref().ok_or(ServerError::NoPolicy)?;
+        let (account, limit) = match limits.named.get(name) {
+            Some(limit) => (Account::Named(name.to_owned()), *limit),
+            None => (Account::User(user), limits.others),
+        };
+        if limit.tokens == 0 {
+            return Err(ServerError::NoTokens(name.to_owned()));
+        }
+        // An account that is full again needs no entry.
+        self.full_at.retain(|_, full_at| *full_at > now);
+        let full_at = self.full_at.get(&account).copied().unwrap_or(now) + limit.refill;
+        let wait = full_at.saturating_duration_since(now + limit.refill * limit.tokens);
+        if wait.is_zero() {
+            self.full_at.insert(account, full_at);
+            self.requests.granted += 1;
+            return Ok(None);
+        }
+        self.requests.refused += 1;
+        Ok(Some(wait))
+    }
+}
+
+impl AppServer {
+    /// Lets applications ask for plans, as often as `limits` say. Before that there is no policy, and they are
+    /// refused.
+    pub fn set_plan_limits(&mut self, limits: PlanLimits) {
+        self.flows.limits = Some(limits);
+    }
+
+    /// How often applications have asked for plans so far: whoever plans does so when more were granted.
+    pub fn plan_requests(&self) -> PlanRequests {
+        self.flows.requests
+    }
+
+    /// Registers a flow of a socket with its rate, or changes the rate. It counts from the next plan on, and
+    /// as long as the socket is open.
+    ///
+    /// # Errors
+    /// [`ServerError::NoSocket`], [`ServerError::FlowPeer`], [`ServerError::Flows`].
+    pub(crate) fn register_flow(
+        &mut self,
+        queue: QueueId,
+        socket: u32,
+        peer: Option<SocketAddr>,
+        rate: Option<u64>,
+    ) -> Result<(), ServerError> {
+        let binding = self.binding_of(queue, socket)?;
+        let peer = the_peer(&binding, peer);
+        if let Some(peer) = peer {
+            let receives = match (binding.peer(), binding.local_addr) {
+                (Some(_), _) => false,
+                (None, Some(local)) => local.is_ipv4() == peer.is_ipv4(),
+                (None, None) => true,
+            };
+            if !receives || peer.ip().is_unspecified() {
+                return Err(ServerError::FlowPeer { socket, peer });
+            }
+        }
+        self.flows.register(queue, socket, peer, rate)
+    }
+
+    /// Takes back the registration of a flow.
+    ///
+    /// # Errors
+    /// [`ServerError::NoSocket`], [`ServerError::NoFlow`].
+    pub(crate) fn unregister_flow(
+        &mut self,
+        queue: QueueId,
+        socket: u32,
+        peer: Option<SocketAddr>,
+    ) -> Result<(), ServerError> {
+        let peer = the_peer(&self.binding_of(queue, socket)?, peer);
+        let found = self.flows.unregister(queue, socket, peer);
+        if found { Ok(()) } else { Err(ServerError::NoFlow(socket)) }
+    }
+
+    /// Asks for a plan on behalf of a queue's application: none, or how long it has to wait before it may.
+    ///
+    /// # Errors
+    /// [`ServerError::NoQueue`], [`ServerError::NoPolicy`], [`ServerError::NoTokens`].
+    pub(crate) fn request_plan(
+        &mut self,
+        queue: QueueId,
+        now: Instant,
+    ) -> Result<Option<Duration>, ServerError> {
+        let owner = self.owner(queue).ok_or(ServerError::NoQueue(queue))?;
+        let (name, user) = (owner.name.clone(), owner.uid);
+        self.flows.spend(&name, user, now)
+    }
+}
+
+/// Everything to a connected socket is what its peer sends: one flow, however it is called.
+fn the_peer(binding: &Binding, peer: Option<SocketAddr>) -> Option<SocketAddr> {
+    peer.filter(|peer| binding.peer() != Some(*peer))
+}
