@@ -29,6 +29,10 @@ pub use buffer::{
     Buf, Info, weever_buf_capacity, weever_buf_copy, weever_buf_data, weever_buf_info,
     weever_buf_len, weever_buf_set_len,
 };
+pub use flows::{
+    weever_aq_plan, weever_listener_register_flow, weever_listener_unregister_flow,
+    weever_socket_register_flow, weever_socket_unregister_flow,
+};
 pub use listener::{
     Listener, weever_listener_accept, weever_listener_close, weever_listener_open,
     weever_listener_port, weever_listener_span,

@@ -10,24 +10,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use weever_net::demux::Binding;
-
-use crate::request::{QueueId, ServerError};
-use crate::server::AppServer;
+use crate::request::{QueueId, RegisteredFlow, ServerError};
 
 /// The most flows that one application queue registers.
 pub(crate) const MAX_FLOWS: usize = 4096;
-
-/// A flow that an application has registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RegisteredFlow {
-    /// Its number, which no other flow of the stack has had.
-    pub number: u32,
-    /// The peer, with port 0 for all of its ports; none for everything to the socket.
-    pub peer: Option<SocketAddr>,
-    /// Packets per second, if the application knows.
-    pub rate: Option<u64>,
-}
 
 /// How often an application may ask for a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,14 +57,18 @@ pub(crate) struct Flows {
     of_queue: BTreeMap<QueueId, usize>,
     last_number: u32,
     /// Without them nobody plans.
-    limits: Option<PlanLimits>,
+    pub(crate) limits: Option<PlanLimits>,
     /// When each account will have all of its tokens again.
     full_at: BTreeMap<Account, Instant>,
-    requests: PlanRequests,
+    pub(crate) requests: PlanRequests,
 }
 
 impl Flows {
-    fn register(
+    /// Registers a flow of a socket on this queue, or changes its rate.
+    ///
+    /// # Errors
+    /// [`ServerError::Flows`].
+    pub(crate) fn register(
         &mut self,
         queue: QueueId,
         socket: u32,
@@ -100,7 +90,13 @@ impl Flows {
         Ok(())
     }
 
-    fn unregister(&mut self, queue: QueueId, socket: u32, peer: Option<SocketAddr>) -> bool {
+    /// Takes a flow back; false if there is none.
+    pub(crate) fn unregister(
+        &mut self,
+        queue: QueueId,
+        socket: u32,
+        peer: Option<SocketAddr>,
+    ) -> bool {
         let flows = self.by_socket.get_mut(&socket);
         let found = flows.is_some_and(|flows| flows.remove(&peer).is_some());
         if found && let Some(count) = self.of_queue.get_mut(&queue) {
@@ -128,7 +124,10 @@ impl Flows {
     }
 
     /// Spends a token, or says how long it is until there is one.
-    fn spend(
+    ///
+    /// # Errors
+    /// [`ServerError::NoPolicy`], [`ServerError::NoTokens`].
+    pub(crate) fn spend(
         &mut self,
         name: &str,
         user: u32,
@@ -154,78 +153,4 @@ impl Flows {
         self.requests.refused += 1;
         Ok(Some(wait))
     }
-}
-
-impl AppServer {
-    /// Lets applications ask for plans, as often as `limits` say. Before that there is no policy, and they are
-    /// refused.
-    pub fn set_plan_limits(&mut self, limits: PlanLimits) {
-        self.flows.limits = Some(limits);
-    }
-
-    /// How often applications have asked for plans so far: whoever plans does so when more were granted.
-    pub fn plan_requests(&self) -> PlanRequests {
-        self.flows.requests
-    }
-
-    /// Registers a flow of a socket with its rate, or changes the rate. It counts from the next plan on, and
-    /// as long as the socket is open.
-    ///
-    /// # Errors
-    /// [`ServerError::NoSocket`], [`ServerError::FlowPeer`], [`ServerError::Flows`].
-    pub(crate) fn register_flow(
-        &mut self,
-        queue: QueueId,
-        socket: u32,
-        peer: Option<SocketAddr>,
-        rate: Option<u64>,
-    ) -> Result<(), ServerError> {
-        let binding = self.binding_of(queue, socket)?;
-        let peer = the_peer(&binding, peer);
-        if let Some(peer) = peer {
-            let receives = match (binding.peer(), binding.local_addr) {
-                (Some(_), _) => false,
-                (None, Some(local)) => local.is_ipv4() == peer.is_ipv4(),
-                (None, None) => true,
-            };
-            if !receives || peer.ip().is_unspecified() {
-                return Err(ServerError::FlowPeer { socket, peer });
-            }
-        }
-        self.flows.register(queue, socket, peer, rate)
-    }
-
-    /// Takes back the registration of a flow.
-    ///
-    /// # Errors
-    /// [`ServerError::NoSocket`], [`ServerError::NoFlow`].
-    pub(crate) fn unregister_flow(
-        &mut self,
-        queue: QueueId,
-        socket: u32,
-        peer: Option<SocketAddr>,
-    ) -> Result<(), ServerError> {
-        let peer = the_peer(&self.binding_of(queue, socket)?, peer);
-        let found = self.flows.unregister(queue, socket, peer);
-        if found { Ok(()) } else { Err(ServerError::NoFlow(socket)) }
-    }
-
-    /// Asks for a plan on behalf of a queue's application: none, or how long it has to wait before it may.
-    ///
-    /// # Errors
-    /// [`ServerError::NoQueue`], [`ServerError::NoPolicy`], [`ServerError::NoTokens`].
-    pub(crate) fn request_plan(
-        &mut self,
-        queue: QueueId,
-        now: Instant,
-    ) -> Result<Option<Duration>, ServerError> {
-        let owner = self.owner(queue).ok_or(ServerError::NoQueue(queue))?;
-        let (name, user) = (owner.name.clone(), owner.uid);
-        self.flows.spend(&name, user, now)
-    }
-}
-
-/// Everything to a connected socket is what its peer sends: one flow, however it is called.
-fn the_peer(binding: &Binding, peer: Option<SocketAddr>) -> Option<SocketAddr> {
-    peer.filter(|peer| binding.peer() != Some(*peer))
 }

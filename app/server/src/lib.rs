@@ -42,6 +42,7 @@ mod moves;
 mod network;
 mod passage;
 mod pending;
+mod plans;
 mod port;
 mod queue;
 mod request;
@@ -53,14 +54,14 @@ mod streams;
 mod tests;
 mod worker;
 
-pub use flows::{PlanLimits, PlanRequests, PlanTokens, RegisteredFlow};
+pub use flows::{PlanLimits, PlanRequests, PlanTokens};
 pub use link::{AppLink, LINK_NAME};
 pub use listener::{Access, AppListener, AppSocket, ListenError};
 pub use network::HostNetwork;
 pub use queue::AppLinkQueue;
 pub use request::{
-    ConnectionStatus, Identity, OpenedSocket, QueueId, QueueStatus, ServerError, SocketRequest,
-    SocketStatus,
+    ConnectionStatus, Identity, OpenedSocket, QueueId, QueueStatus, RegisteredFlow, ServerError,
+    SocketRequest, SocketStatus,
 };
 pub use server::{AppServer, OpenedQueue};
 pub use session::{Answer, Session};

@@ -7,7 +7,6 @@ use weever_app_ring::ChannelError;
 use weever_net::demux::{BindError, Binding, Family, Sharing};
 use weever_net::stream::{StreamInfo, StreamStatus};
 
-use crate::flows::RegisteredFlow;
 use crate::stats::SocketCounts;
 
 /// The number of an application queue.
@@ -72,6 +71,17 @@ pub struct OpenedSocket {
     pub id: u32,
     /// Its local port.
     pub local_port: u16,
+}
+
+/// A flow that an application has registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegisteredFlow {
+    /// Its number, which no other flow of the stack has had.
+    pub number: u32,
+    /// The peer, with port 0 for all of its ports; none for everything to the socket.
+    pub peer: Option<SocketAddr>,
+    /// Packets per second, if the application knows.
+    pub rate: Option<u64>,
 }
 
 /// A socket as `weever sockets` shows it.

@@ -9,7 +9,6 @@ use weever_plan::policy::{
     SharingMode,
 };
 
-use super::Searches;
 use super::section::{Reader, Section, Value};
 use crate::{Position, Problem, Problems, filter};
 
@@ -36,6 +35,21 @@ const TOP: [&str; 9] = [
 ];
 const CLASS: [&str; 9] =
     ["name", "match", "queues", "weight", "priority", "objective", "mode", "drop", "ordered"];
+
+/// How often an application may ask for a search: each takes a token. Written as `[searches]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Searches {
+    /// The tokens that an application begins with, and the most that it saves up. With 0 it may not ask.
+    pub tokens: u32,
+    /// The tokens that it gets in a minute.
+    pub refill: u32,
+}
+
+impl Default for Searches {
+    fn default() -> Searches {
+        Searches { tokens: 4, refill: 6 }
+    }
+}
 
 /// A document as it was read, which may have mistakes.
 pub(super) struct Decoded {

@@ -23,6 +23,8 @@ mod section;
 #[cfg(test)]
 mod tests;
 
+pub use decode::Searches;
+
 use weever_plan::embed::Host;
 use weever_plan::flow::{AppId, Flow};
 use weever_plan::policy::{Classifier, Document, Policy};
@@ -46,21 +48,6 @@ pub struct CheckedPolicy {
     pub simplify: bool,
     /// Settings that are allowed but probably mistakes.
     pub warnings: Problems,
-}
-
-/// How often an application may ask for a search: each takes a token. Written as `[searches]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Searches {
-    /// The tokens that an application begins with, and the most that it saves up. With 0 it may not ask.
-    pub tokens: u32,
-    /// The tokens that it gets in a minute.
-    pub refill: u32,
-}
-
-impl Default for Searches {
-    fn default() -> Searches {
-        Searches { tokens: 4, refill: 6 }
-    }
 }
 
 /// Reads and checks a policy.
