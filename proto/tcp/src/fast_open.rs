@@ -105,10 +105,10 @@ impl Cookies {
         (server.cookie, server.mss) = (cookie, mss);
     }
 
-    /// A SYN with octets arrived.
-    pub(crate) fn arrived(&mut self, ends: (IpAddr, IpAddr)) {
+    /// A SYN arrived, and its answer announced this longest segment.
+    pub(crate) fn arrived(&mut self, ends: (IpAddr, IpAddr), mss: u16) {
         if let Some(server) = self.servers.get_mut(&ends) {
-            server.lost = 0;
+            (server.lost, server.mss) = (0, mss);
         }
     }
 
@@ -156,7 +156,8 @@ mod tests {
             assert_eq!(cookies.open(ends(1), last - 1).option, None);
             assert!(cookies.open(ends(1), last).option.is_some());
         }
-        cookies.arrived(ends(1));
+        cookies.arrived(ends(1), 1000);
+        assert_eq!(cookies.open(ends(1), 4 * AVOID).mss, 1000);
         cookies.lost(ends(1), 0);
         assert!(cookies.open(ends(1), AVOID).option.is_some(), "it begins anew");
     }

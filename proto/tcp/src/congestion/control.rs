@@ -22,10 +22,10 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// Slow start with appropriate byte counting. RFC 5681 §3.1: "cwnd += min (N, SMSS)"; L = 2
-    /// segments for an acknowledgement of more (RFC 3465 §2.2).
-    pub(crate) fn slow_start(&mut self, acked: u32) {
-        let grown = self.cwnd.saturating_add(acked.min(2 * self.mss));
+    /// Slow start with appropriate byte counting. RFC 5681 §3.1: "cwnd += min (N, SMSS)", with `most` segments
+    /// for an acknowledgement of more: L of RFC 3465 §2.2.
+    pub(crate) fn slow_start(&mut self, acked: u32, most: u32) {
+        let grown = self.cwnd.saturating_add(acked.min(most * self.mss));
         self.cwnd = grown.min(self.ssthresh.max(self.cwnd)).min(MAX_WINDOW);
     }
 }
@@ -109,7 +109,7 @@ impl CongestionControl for Reno {
             return;
         }
         if window.in_slow_start() {
-            return window.slow_start(acked.octets);
+            return window.slow_start(acked.octets, 2);
         }
         // RFC 5681 §3.1: "The RECOMMENDED way to increase cwnd during congestion avoidance is to
         // count the number of bytes that have been acknowledged by ACK segments for new data", and

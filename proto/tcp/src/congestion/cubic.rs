@@ -131,7 +131,7 @@ impl CongestionControl for Cubic {
         {
             hystart.acked(window, acked);
         } else if window.in_slow_start() {
-            window.slow_start(acked.octets);
+            window.slow_start(acked.octets, 2);
         } else {
             self.avoid_congestion(window, acked);
         }
@@ -170,6 +170,8 @@ const MIN_RTT_DIVISOR: u32 = 8;
 const RTT_SAMPLES: u8 = 8;
 const CSS_GROWTH_DIVISOR: u32 = 4;
 const CSS_ROUNDS: u8 = 5;
+/// L: "infinity if paced, 8 if non-paced". Receivers that join segments acknowledge many at once.
+const LIMIT: u32 = 8;
 
 const NONE: u32 = u32::MAX;
 
@@ -207,12 +209,13 @@ impl HyStart {
             self.samples = self.samples.saturating_add(1);
         }
         if self.baseline == NONE {
-            window.slow_start(acked.octets);
+            window.slow_start(acked.octets, LIMIT);
             self.look_for_delay();
             return;
         }
         // "cwnd = cwnd + (min(N, L * SMSS) / CSS_GROWTH_DIVISOR)".
-        window.slow_start(acked.octets.min(2 * window.mss) / CSS_GROWTH_DIVISOR);
+        let most = acked.octets.min(LIMIT * window.mss);
+        window.slow_start(most / CSS_GROWTH_DIVISOR, LIMIT);
         // "If currentRoundMinRTT >= cssBaselineMinRtt, remain; else resume slow start."
         if self.samples >= RTT_SAMPLES && self.current_min < self.baseline {
             self.baseline = NONE;

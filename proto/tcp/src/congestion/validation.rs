@@ -12,31 +12,56 @@ use crate::Nanos;
 const PERIOD: u32 = 300;
 
 /// pipeACK: how much was really acknowledged in a round trip, of the last two that were measured.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Validation {
-    round_end: Option<Seq>,
+    round_end: Seq,
+    /// Octets acknowledged in this round; [`NO_ROUND`] before the first one.
     octets: u32,
+    /// The most octets that were in flight in this round.
+    peak: u32,
     /// The rounds before; 0 stands for "undefined" (§4.2).
     rounds: [u32; 2],
     /// The second in which the window was last known to be used; 0 before the first one.
     valid_at: u32,
 }
 
+const NO_ROUND: u32 = u32::MAX;
+
+impl Default for Validation {
+    fn default() -> Self {
+        Self { round_end: Seq(0), octets: NO_ROUND, peak: 0, rounds: [0; 2], valid_at: 0 }
+    }
+}
+
 impl Validation {
+    /// So many octets are in flight, after some were sent.
+    #[inline]
+    pub(crate) fn sent(&mut self, flight: u32) {
+        self.peak = self.peak.max(flight);
+    }
+
+    /// Whether more than half of a window in slow start was in flight at once in this round: it grows until it is
+    /// twice what the application has use for, and so does not hold back what it sends next.
+    pub(crate) fn is_half_used(&self, window: &Window) -> bool {
+        window.in_slow_start() && self.peak > window.cwnd / 2
+    }
+
     /// Counts octets that were acknowledged.
     pub(crate) fn acked(&mut self, octets: u32, una: Seq, nxt: Seq) {
-        self.octets = self.octets.saturating_add(octets);
-        if self.round_end.is_none_or(|end| una.ge(end)) {
-            if self.round_end.is_some() {
-                self.rounds = [self.octets, self.rounds[0]];
-            }
-            self.octets = 0;
-            self.round_end = Some(nxt);
+        if self.octets == NO_ROUND {
+            (self.octets, self.round_end) = (0, nxt);
+            return;
+        }
+        self.octets = self.octets.saturating_add(octets).min(NO_ROUND - 1);
+        if una.ge(self.round_end) {
+            self.rounds = [self.octets, self.rounds[0]];
+            (self.octets, self.round_end, self.peak) = (0, nxt, (nxt - una).saturating_add(octets));
         }
     }
 
     fn pipe_ack(&self) -> u32 {
-        self.rounds[0].max(self.rounds[1]).max(self.octets)
+        let octets = if self.octets == NO_ROUND { 0 } else { self.octets };
+        self.rounds[0].max(self.rounds[1]).max(octets)
     }
 
     /// §4.3: "Validated phase: pipeACK >=(1/2)*cwnd"; also while pipeACK is undefined.

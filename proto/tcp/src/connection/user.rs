@@ -96,7 +96,9 @@ impl Connection {
             | State::CloseWait
             | State::Closing
             | State::LastAck => true,
-            State::SynSent | State::TimeWait | State::Closed => false,
+            State::SynSent | State::TimeWait => false,
+            // A reset that is due stays due.
+            State::Closed => return,
         };
         self.end(Some(Failure::Aborted));
     }

@@ -96,7 +96,7 @@ impl Endpoint {
         if fast.option.is_some() && connection.syn.is_lost() {
             self.cookies.lost(ends, now);
         } else {
-            self.cookies.arrived(ends);
+            self.cookies.arrived(ends, connection.snd.peer_mss);
         }
         if let Some(cookie) = segment.options.fast_open.filter(|cookie| !cookie.is_empty()) {
             self.cookies.learn(ends, Cookie::new(cookie), connection.snd.peer_mss);

@@ -276,6 +276,7 @@ impl Connection {
         if self.rcv.ecn && len > 0 {
             transmit.ecn = crate::Ecn::Ect0;
         }
+        self.recovery.validation.sent(self.snd.nxt - self.snd.una);
         self.account_sent(len, now);
         transmit
     }

@@ -89,7 +89,7 @@ impl Connection {
             self.recovery.duplicates = 0;
             self.rtt.sample(rtt, now);
             self.recovery.validation.acked(octets, self.snd.una, self.snd.nxt);
-            self.grow(false, octets, Some(rtt), now);
+            self.grow((false, true), octets, Some(rtt), now);
         }
         if self.snd.una != segment.ack {
             self.account(segment, now);
@@ -266,7 +266,7 @@ impl Connection {
         if delivery.octets > 0 {
             let marked = segment.has(flag::ECE) && self.rcv.ecn;
             let rtt = delivery.newest_original.map(|sent_at| now.saturating_sub(sent_at));
-            self.grow(marked, delivery.octets, rtt, now);
+            self.grow((marked, delivery.advanced), delivery.octets, rtt, now);
         }
         self.react_to_mark(segment, now);
     }
@@ -280,9 +280,18 @@ impl Connection {
         self.recovery.rack.recovered();
     }
 
-    /// Lets congestion control grow the window after so many octets were delivered.
-    fn grow(&mut self, marked: bool, octets: u32, rtt: Option<Nanos>, now: Nanos) {
-        let window_used = self.recovery.limited && self.recovery.validation.is_valid(&self.window);
+    /// Lets congestion control grow the window after so many octets were delivered. RFC 3042 §2: duplicates that let
+    /// new segments go do not change the window; it grows when SND.UNA has `advanced`.
+    fn grow(
+        &mut self,
+        (marked, advanced): (bool, bool),
+        octets: u32,
+        rtt: Option<Nanos>,
+        now: Nanos,
+    ) {
+        let (window, validation) = (&self.window, &self.recovery.validation);
+        let window_used = validation.is_half_used(window)
+            || (self.recovery.limited && validation.is_valid(window));
         let waits_for_cwr = marked || self.rare.reduced_until.is_some();
         let acked = Acked {
             now,
@@ -293,7 +302,10 @@ impl Connection {
             una: self.snd.una,
             nxt: self.snd.nxt,
             marked,
-            may_grow: window_used && self.recovery.phase != Phase::Recovery && !waits_for_cwr,
+            may_grow: window_used
+                && advanced
+                && self.recovery.phase != Phase::Recovery
+                && !waits_for_cwr,
         };
         self.control.get().acked(&mut self.window, &acked);
     }

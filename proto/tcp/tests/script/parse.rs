@@ -26,6 +26,8 @@ pub(crate) enum Event {
     /// `>`: a packet of ours.
     Expect(Packet),
     Call(Call),
+    /// What `TCP_INFO` must say: fields and values.
+    Assert(Vec<(String, u64)>),
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -86,8 +88,8 @@ pub(crate) fn parse(text: &str) -> Result<Script, String> {
             settings.push((at + 1, key.to_owned(), value.to_owned()));
             continue;
         }
-        if line.starts_with('`') || line.contains("%{") {
-            return Err(wrong("shell commands and %{ }% are not understood here".to_owned()));
+        if line.starts_with('`') {
+            return Err(wrong("shell commands are not understood here".to_owned()));
         }
         steps.push(step(at + 1, line).map_err(wrong)?);
     }
@@ -100,9 +102,23 @@ fn step(line: usize, text: &str) -> Result<Step, String> {
     let event = match rest.split_at_checked(1) {
         Some(("<", packet)) => Event::Inject(self::packet(packet.trim())?),
         Some((">", packet)) => Event::Expect(self::packet(packet.trim())?),
+        Some(("%", code)) => Event::Assert(assertions(code)?),
         _ => Event::Call(call(rest)?),
     };
     Ok(Step { line, when: when(time)?, event })
+}
+
+/// `{ assert tcpi_a == 1; assert tcpi_b == 2 }%`.
+fn assertions(code: &str) -> Result<Vec<(String, u64)>, String> {
+    let code = code.trim().strip_prefix('{').and_then(|code| code.strip_suffix("}%"));
+    let code = code.ok_or("%{ }% is on one line here")?;
+    let assertion = |text: &str| {
+        let text = text.trim().strip_prefix("assert ").unwrap_or_default();
+        let (field, value) = text.split_once("==")?;
+        Some((field.trim().to_owned(), value.trim().parse().ok()?))
+    };
+    let all = code.split(';').map(assertion).collect::<Option<_>>();
+    all.ok_or("%{ }% holds `assert tcpi_… == NUMBER` here, joined by `;`".to_owned())
 }
 
 fn when(text: &str) -> Result<When, String> {

@@ -78,6 +78,7 @@ impl Run {
         match &step.event {
             Event::Inject(packet) => self.inject(packet),
             Event::Call(call) => self.call(call)?,
+            Event::Assert(all) => self.assert_info(all)?,
             Event::Expect(_) => {}
         }
         self.drain();
@@ -175,7 +176,8 @@ impl Run {
             };
             self.pass(next.max(self.now + 1));
         }
-        let Some((at, transmit)) = self.sent.pop_front() else { return Ok(()) };
+        let Some((at, mut transmit)) = self.sent.pop_front() else { return Ok(()) };
+        self.join(&mut transmit, packet.len);
         let seen = self.show(&transmit);
         let differs = |what: String| Err(format!("{what}; sent was {seen}"));
         if !(from.saturating_sub(self.tolerance)..=latest).contains(&at) {
@@ -209,6 +211,49 @@ impl Run {
             Some(options) => self.compare_options(options, &transmit.options).or_else(differs),
             None => Ok(()),
         }
+    }
+
+    /// Segments sent at the same time are compared as one if the script has one, as packetdrill does for what a
+    /// device would cut.
+    fn join(&mut self, first: &mut Transmit, len: u32) {
+        let octets = |it: &Transmit| (it.payload.end - it.payload.start) as u32;
+        while octets(first) < len
+            && let Some((_, next)) = self.sent.front()
+            && next.payload.start == first.payload.end
+            && octets(next) > 0
+            && next.connection == first.connection
+        {
+            first.payload.end = next.payload.end;
+            first.header.flags |= next.header.flags;
+            self.sent.pop_front();
+        }
+    }
+
+    /// Compares fields of `TCP_INFO` of the connection that was made last.
+    fn assert_info(&self, all: &[(String, u64)]) -> Result<(), String> {
+        let ids = self.sockets.values().filter_map(|socket| match socket {
+            Socket::Connection(id) => self.endpoint.get(*id),
+            _ => None,
+        });
+        let info = ids.last().ok_or("there is no connection")?.info(self.now);
+        let segments = |octets: u32| u64::from(octets.div_ceil(info.send_mss.max(1)));
+        for (field, want) in all {
+            let got = match field.as_str() {
+                "tcpi_snd_cwnd" => segments(info.window.0),
+                "tcpi_snd_ssthresh" => segments(info.window.1),
+                "tcpi_unacked" => segments(info.in_flight),
+                "tcpi_lost" => segments(info.lost),
+                "tcpi_state" => info.state.into(),
+                "tcpi_options" => info.options.into(),
+                "tcpi_ca_state" => info.recovery.into(),
+                "tcpi_snd_mss" => info.send_mss.into(),
+                other => return Err(format!("`{other}` is not looked at here")),
+            };
+            if got != *want {
+                return Err(format!("{field} is {got}, not {want}"));
+            }
+        }
+        Ok(())
     }
 
     fn compare_options(&mut self, want: &Options, got: &TcpOptionsRepr) -> Result<(), String> {
