@@ -10,6 +10,8 @@
 //! Whichever thread holds the lock takes what has arrived, for all of them; so the one that leaves sees to it
 //! that the stack wakes somebody for what comes next.
 
+mod events;
+
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::mem::ManuallyDrop;
@@ -21,14 +23,14 @@ use std::time::{Duration, Instant};
 
 use libc::c_int;
 use weever_app_ring::NumberHasher;
-use weever_app_sockets::{AppQueue, Event, Handle, Process};
+use weever_app_sockets::{AppQueue, Handle, Process};
 
 use crate::failure::{Answer, Failure, fail};
-use crate::file::{File, Kind, Listening, Phase, Stream};
+use crate::file::{File, Kind, Phase, Stream};
+use crate::log;
 use crate::numbers::{self, Meaning};
 use crate::set::Set;
 use crate::slab::Slab;
-use crate::{log, open};
 
 /// How long a thread with the stack inside polls before it sleeps: twice as long as waking up takes.
 const LINGER: Duration = Duration::from_micros(50);
@@ -152,81 +154,6 @@ impl Drop for Held {
 }
 
 impl State {
-    /// Takes all that has arrived; true if it was anything.
-    pub(crate) fn pump(&mut self) -> bool {
-        let Some(queue) = self.queue else { return false };
-        let mut any = false;
-        loop {
-            match queue.next() {
-                Ok(Some(event)) => {
-                    any = true;
-                    self.take(queue, event);
-                }
-                Ok(None) => return any,
-                Err(error) => {
-                    self.lose(&error.to_string());
-                    return any;
-                }
-            }
-        }
-    }
-
-    fn take(&mut self, queue: &'static AppQueue, event: Event<'static>) {
-        let handle = event.socket();
-        let Some(place) = self.places.get_or_insert_default().get(&handle).copied() else {
-            // Of a socket that the program has closed.
-            if let Event::Accepted(_, stream) = event {
-                let _ = queue.abort(stream);
-            }
-            return;
-        };
-        if let Event::Accepted(_, stream) = event {
-            self.accepted(queue, place, stream);
-        } else if let Some(file) = self.files.get_mut(place) {
-            let over = matches!(event, Event::StreamClosed(_));
-            note(queue, file, event);
-            if over {
-                self.forget(handle);
-            }
-        }
-        self.touch(place);
-    }
-
-    fn accepted(
-        &mut self,
-        queue: &'static AppQueue,
-        place: u32,
-        stream: weever_app_sockets::TcpStream,
-    ) {
-        let ends = queue.stream_ends(stream);
-        let (Some(file), Ok((local, remote))) = (self.files.get_mut(place), ends) else { return };
-        let family = file.family;
-        let Kind::Listening(listening) = &mut file.kind else { return };
-        if listening.pending.len() > listening.backlog as usize {
-            let _ = queue.abort(stream);
-            return;
-        }
-        let kind = Kind::Stream(Box::new(Stream::new(stream, Phase::Connected, remote)));
-        let new = self.add(File { local, ..open::file(family, kind) });
-        self.name(Handle::Stream(stream), new);
-        if let Some(Kind::Listening(Listening { pending, .. })) =
-            self.files.get_mut(place).map(|file| &mut file.kind)
-        {
-            pending.push_back(new);
-        }
-    }
-
-    /// A socket's events have changed: those that wait for it look again.
-    pub(crate) fn touch(&mut self, place: u32) {
-        self.changed = true;
-        let Some(file) = self.files.get(place) else { return };
-        for (set, fd) in &file.watchers {
-            if let Some(set) = self.sets.get_mut(*set) {
-                set.look_at(*fd);
-            }
-        }
-    }
-
     pub(crate) fn add(&mut self, file: File) -> u32 {
         self.files.insert(file)
     }
@@ -448,34 +375,6 @@ impl State {
                 self.files.get(*place).is_some_and(|file| file.readiness() & events != 0)
             }),
         }
-    }
-}
-
-/// The effect of an event on its socket.
-fn note(queue: &'static AppQueue, file: &mut File, event: Event<'static>) {
-    match (&mut file.kind, event) {
-        (Kind::Udp(udp), Event::Datagram(datagram)) => udp.received.push(datagram),
-        // Only connected sockets hear of it (udp(7)).
-        (Kind::Udp(udp), Event::Error(_, errno)) if udp.peer.is_some() => file.error = errno.into(),
-        (Kind::Stream(stream), Event::Connected(handle)) => {
-            stream.phase = Phase::Connected;
-            if let Ok((local, _)) = queue.stream_ends(handle) {
-                file.local = local;
-            }
-        }
-        (Kind::Stream(stream), Event::Octets(octets)) if !stream.deaf => {
-            stream.received.push_back(octets);
-        }
-        (Kind::Stream(stream), Event::Info(_, info)) => stream.info = Some(info),
-        (Kind::Stream(stream), Event::Writable(_)) => stream.blocked = false,
-        (Kind::Stream(stream), Event::Finished(_)) => stream.finished = true,
-        (Kind::Stream(stream), Event::StreamFailed(_, errno)) => {
-            (stream.phase, file.error) = (Phase::Over, errno.into());
-        }
-        (Kind::Stream(stream), Event::StreamClosed(_)) => {
-            (stream.phase, stream.stream) = (Phase::Over, None);
-        }
-        _ => {}
     }
 }
 

@@ -1,5 +1,8 @@
 //! The control side: the queues and sockets of each application.
 
+mod groups;
+mod status;
+
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,9 +18,9 @@ use weever_packet::Pool;
 use crate::flows::Flows;
 use crate::memory::{MemoryBound, QueueMemory};
 use crate::network::HostNetwork;
-use crate::network::{Group, Groups, Joined, binding_of};
+use crate::network::{Groups, Joined};
 use crate::request::ServerError;
-use crate::request::{Identity, OpenedSocket, QueueId, QueueStatus, SocketRequest, SocketStatus};
+use crate::request::{Identity, OpenedSocket, QueueId, SocketRequest};
 use crate::stats::{SocketCounts, SocketStats};
 use crate::worker::Command;
 use crate::worker::WorkerHandle;
@@ -325,94 +328,6 @@ impl AppServer {
         }
     }
 
-    /// Adds a socket to a group: it receives datagrams to the group and its port that arrive by the
-    /// interface, or by the one of the route to the group. Joining twice changes nothing.
-    ///
-    /// # Errors
-    /// [`ServerError::NoSocket`], [`ServerError::Interface`], [`ServerError::Group`],
-    /// [`ServerError::Sockets`], [`ServerError::Stuck`].
-    pub fn join(
-        &mut self,
-        queue: QueueId,
-        socket: u32,
-        group: IpAddr,
-        interface: Option<&str>,
-    ) -> Result<(), ServerError> {
-        let (group, there) = self.membership(queue, socket, group, interface)?;
-        let binding = there.binding;
-        if there.groups.as_ref().is_some_and(|groups| groups.contains(&group)) {
-            return Ok(());
-        }
-        if self.entries >= self.max_sockets {
-            return Err(ServerError::Sockets(self.max_sockets));
-        }
-        let joined = self.groups.join(group, &*self.network);
-        joined.map_err(|why| ServerError::Group { group: group.1, why })?;
-        self.entries += 1;
-        let groups = &mut self.own_socket(queue, socket)?.groups;
-        groups.get_or_insert_default().insert(group);
-        if let Some(binding) = binding_of(&binding, group) {
-            self.tell_all(|| Command::AddBinding { socket, binding })?;
-        }
-        Ok(())
-    }
-
-    /// Takes a socket out of a group.
-    ///
-    /// # Errors
-    /// [`ServerError::NoSocket`], [`ServerError::Interface`], [`ServerError::NotJoined`].
-    pub fn leave(
-        &mut self,
-        queue: QueueId,
-        socket: u32,
-        group: IpAddr,
-        interface: Option<&str>,
-    ) -> Result<(), ServerError> {
-        let (group, there) = self.membership(queue, socket, group, interface)?;
-        let binding = there.binding;
-        if !there.groups.as_mut().is_some_and(|groups| groups.remove(&group)) {
-            return Err(ServerError::NotJoined { socket, group: group.1 });
-        }
-        self.leave_group(socket, &binding, group);
-        Ok(())
-    }
-
-    /// A socket of this queue, and the group on the interface that the request means.
-    fn membership(
-        &mut self,
-        queue: QueueId,
-        socket: u32,
-        group: IpAddr,
-        interface: Option<&str>,
-    ) -> Result<(Group, &mut Socket), ServerError> {
-        let group = self.group(group, interface)?;
-        Ok((group, self.own_socket(queue, socket)?))
-    }
-
-    fn leave_group(&mut self, socket: u32, own: &Binding, group: Group) {
-        self.entries -= 1;
-        self.groups.leave(group, &*self.network);
-        if let Some(binding) = binding_of(own, group) {
-            // A worker that is gone has no bindings any more.
-            let _ = self.tell_all(|| Command::RemoveBinding { socket, binding });
-        }
-    }
-
-    fn group(&self, group: IpAddr, interface: Option<&str>) -> Result<Group, ServerError> {
-        let refused = |why: &str| ServerError::Group { group, why: why.into() };
-        if !group.is_multicast() {
-            return Err(refused("it is no multicast address"));
-        }
-        let interface = match interface {
-            Some(name) => self.interface(name)?,
-            None => self
-                .network
-                .interface_to(group)
-                .ok_or_else(|| refused("no route leads there; name an interface"))?,
-        };
-        Ok((interface, group))
-    }
-
     /// The way to an address.
     pub(crate) fn route(&self, address: IpAddr) -> Response {
         let interface = self.network.interface_to(address);
@@ -437,27 +352,6 @@ impl AppServer {
         there.ok_or(ServerError::NoSocket(socket))
     }
 
-    /// Every socket, in the order of their numbers.
-    pub fn sockets(&self) -> impl Iterator<Item = SocketStatus> + '_ {
-        self.sockets.iter().filter_map(|(id, socket)| {
-            let named = |(interface, group): &Group| {
-                let name = self.network.interface_name(*interface);
-                (*group, name.unwrap_or_else(|| interface.to_string()))
-            };
-            Some(SocketStatus {
-                id: *id,
-                queue: socket.queue,
-                owner: self.queues.get(&socket.queue)?.owner.clone(),
-                binding: socket.binding,
-                peer: socket.binding.peer(),
-                listens: socket.listens,
-                groups: socket.groups.iter().flat_map(|groups| groups.iter()).map(named).collect(),
-                flows: self.flows.of(*id).copied().collect(),
-                counts: socket.counts(),
-            })
-        })
-    }
-
     /// The number of workers, each with a channel to every application queue.
     pub fn workers(&self) -> usize {
         self.workers.len()
@@ -476,17 +370,6 @@ impl AppServer {
     /// How many sockets are open.
     pub fn socket_count(&self) -> usize {
         self.sockets.len()
-    }
-
-    /// Every queue, in the order in which they were opened.
-    pub fn queues(&self) -> impl Iterator<Item = QueueStatus> + '_ {
-        self.queues.iter().map(|(id, queue)| {
-            let mut counts = queue.closed;
-            let sockets = queue.sockets.iter().filter_map(|socket| self.sockets.get(socket));
-            sockets.for_each(|socket| counts += socket.counts());
-            let (id, owner, frames) = (*id, queue.owner.clone(), queue.frames);
-            QueueStatus { id, owner, sockets: queue.sockets.len(), counts, frames }
-        })
     }
 
     /// Wakes the workers, so that commands are carried out by those that sleep. Call it after a
