@@ -70,7 +70,10 @@ impl Lab {
         let address = format!("{STACK6}/64");
         let mut args = vec!["--apps", apps.to_str().unwrap(), "--addr", &address];
         args.extend(more);
-        let up = Up::start(&net, &args);
+        let mut up = Up::start(&net, &args);
+        // Somebody has to read the log: a stack whose log is stuck does nothing else.
+        let mut log = up.errors.take().unwrap();
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         let lab = Lab { net, up: Some(up), apps: apps.into(), folder: folder() };
         lab.await_six();
         lab

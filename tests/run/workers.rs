@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -9,7 +11,10 @@ use weever_testbed::require_net_admin;
 
 use super::lab::{BOTH, Lab, PATIENCE, Program, has};
 
-/// nginx with two workers, which listen: two listeners each. The master, which accepts nothing, has none.
+/// How often nginx reads its configuration again, unless `WEEVER_RELOADS` says otherwise.
+const RELOADS: usize = 20;
+
+/// nginx with a master and two workers, which listen: two listeners each.
 fn nginx(lab: &Lab) -> Program {
     let folder = lab.folder.display();
     let text = format!(
@@ -22,7 +27,7 @@ fn nginx(lab: &Lab) -> Program {
     std::fs::write(lab.folder.join("nginx.conf"), text).unwrap();
     let config = lab.folder.join("nginx.conf");
     let server = lab.start(&["nginx", "-c", config.to_str().unwrap()]);
-    lab.await_listed(" *:80 ", 4);
+    lab.await_listed(" *:80 ", 6);
     server
 }
 
@@ -53,21 +58,55 @@ fn nginx_serves_files_and_keeps_connections() {
     }
 }
 
+/// Queues that listen at port 80, but for the master's, which is the first and stays.
+fn workers(lab: &Lab) -> Vec<String> {
+    let listed = lab.up().ask(&["sockets"]);
+    let lines = listed.lines().filter(|line| line.contains(" *:80 "));
+    let mut queues: Vec<_> =
+        lines.map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect();
+    let master = queues.iter().map(|queue| queue.parse::<u32>().unwrap()).min();
+    queues.retain(|queue| Some(queue.parse().unwrap()) != master);
+    queues
+}
+
+/// Ends the clients, also when the test has failed.
+struct End<'o>(&'o AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Makes requests, each by a connection of its own, and returns how many were answered. None may fail.
+fn requests_until(lab: &Lab, client: usize, over: &AtomicBool) -> usize {
+    lab.net.right.run(|| {
+        let mut number = 0;
+        while !over.load(Ordering::Relaxed) {
+            let to = BOTH[(client + number) % 2];
+            let stream = TcpStream::connect((to, 80));
+            let mut stream = stream.unwrap_or_else(|error| panic!("{to}, {number}: {error}"));
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let mut answer = Vec::new();
+            let asked = stream.write_all(b"GET /hello HTTP/1.0\r\n\r\n");
+            let read = asked.and_then(|()| stream.read_to_end(&mut answer));
+            read.unwrap_or_else(|error| panic!("{to}, {number}: {error} after {answer:?}"));
+            assert!(answer.ends_with(b"hello"), "{to}, {number}: {answer:?}");
+            number += 1;
+        }
+        number
+    })
+}
+
 #[test]
-fn a_reload_of_nginx_changes_its_workers_and_goes_on() {
+fn reloads_of_nginx_refuse_and_reset_no_connection() {
     require_net_admin!();
     if !has("nginx") {
         return;
     }
     let lab = Lab::new();
     let mut server = nginx(&lab);
-    let workers = |lab: &Lab| -> Vec<String> {
-        let listed = lab.up().ask(&["sockets"]);
-        let lines = listed.lines().filter(|line| line.contains(" *:80 "));
-        lines.map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect()
-    };
-    let before = workers(&lab);
-    // One that is being served when the change begins is served to its end.
+    // One that is being served when the changes begin is served to its end.
     let mut kept = lab.connect(&mut server, BOTH[0], 80);
     let mut answer = Vec::new();
     kept.write_all(b"GET /hello HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
@@ -77,30 +116,30 @@ fn a_reload_of_nginx_changes_its_workers_and_goes_on() {
         answer.extend(&more[..len]);
     }
     kept.write_all(b"GET /hello HTTP/1.1\r\nHost: test\r\n").unwrap();
-    kill(Pid::from_raw(server.child.id() as i32), Signal::SIGHUP).unwrap();
-    let mut resets = 0;
-    let mut left = 50;
-    while left > 0 {
-        let mut stream = lab
-            .net
-            .right
-            .run(|| TcpStream::connect((BOTH[left % 2], 80)))
-            .expect("there is always a worker that listens");
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut answer = Vec::new();
-        let asked = stream.write_all(b"GET /hello HTTP/1.0\r\n\r\n");
-        match asked.and_then(|()| stream.read_to_end(&mut answer)) {
-            Ok(_) => assert!(answer.ends_with(b"hello"), "{}", server.told()),
-            // It had come to an old worker's queue as that closed a listener, of which there are four.
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => resets += 1,
-            Err(error) => panic!("{error}; {}", server.told()),
+    let reloads = std::env::var("WEEVER_RELOADS").map_or(RELOADS, |text| text.parse().unwrap());
+    let over = AtomicBool::new(false);
+    let requests = std::thread::scope(|scope| {
+        let client = |number| requests_until(&lab, number, &over);
+        let clients = [0, 1, 2].map(|number| scope.spawn(move || client(number)));
+        let end = End(&over);
+        for _ in 0..reloads {
+            let before = workers(&lab);
+            kill(Pid::from_raw(server.child.id() as i32), Signal::SIGHUP).unwrap();
+            // Until two new workers listen, and no old one.
+            let since = Instant::now();
+            while {
+                let now = workers(&lab);
+                now.len() != 4 || now.iter().any(|queue| before.contains(queue))
+            } {
+                assert!(since.elapsed() < PATIENCE, "a reload has no end: {}", server.told());
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
-        let now = workers(&lab);
-        if now.len() == 4 && now.iter().all(|queue| !before.contains(queue)) {
-            left -= 1;
-        }
-    }
-    assert!(resets <= 4, "{resets} connections were reset");
+        drop(end);
+        clients.map(|client| client.join().unwrap()).iter().sum::<usize>()
+    });
+    eprintln!("{requests} requests during {reloads} reloads");
+    assert!(requests > reloads, "{requests} requests");
     kept.write_all(b"Connection: close\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     kept.read_to_end(&mut answer).unwrap();

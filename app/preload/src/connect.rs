@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use libc::{O_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, c_int, sockaddr, socklen_t};
-use weever_app_sockets::{AppQueue, Handle, StreamOption};
+use weever_app_sockets::{AppQueue, Error, Handle, StreamOption};
 
 use crate::failure::{Answer, Failure, fail};
 use crate::file::{File, Kind, Phase, Stream, Udp};
@@ -193,6 +193,7 @@ pub(crate) unsafe fn accept(
         let (family, kernel) = (file.family, file.kernel);
         let Kind::Listening(listening) = &mut file.kind else { return fail(libc::EINVAL) };
         if let Some(next) = listening.pending.pop_front() {
+            held.take_in(next);
             return give(held, next, family, flags).map(Some);
         }
         if !kernel {
@@ -334,27 +335,78 @@ impl State {
             let _ = queue.close_listener(listener);
         }
         for place in pending {
-            self.close_file(place);
+            self.leave(place, false);
         }
+        self.commit();
+    }
+
+    /// A listener that its process does not use, and that has children which may: connections that come to it wait for
+    /// them.
+    pub(crate) fn rest(&mut self, place: u32) {
+        if crate::inside::is_chosen() || self.ensure(place).is_err() {
+            return;
+        }
+        let Some(queue) = self.queue else { return };
+        let Some(Kind::Listening(listening)) = self.files.get_mut(place).map(|f| &mut f.kind)
+        else {
+            return;
+        };
+        let (listener, pending) = (listening.listener, std::mem::take(&mut listening.pending));
+        listening.rests = true;
+        let rests = listener.map(|listener| queue.serve(listener, false));
+        if let Some(Err(error)) = rests {
+            log::note(format_args!("a listener does not leave connections to others: {error}"));
+        }
+        pending.into_iter().for_each(|place| self.leave(place, false));
+        self.commit();
+    }
+
+    /// The program has accepted a connection.
+    fn take_in(&mut self, place: u32) {
+        let stream = self.files.get(place).and_then(File::on_queue);
+        if let Some((stream, queue)) = stream.zip(self.queue) {
+            self.insist("an accepted connection is not told", || queue.accept(stream));
+            self.commit_soon();
+        }
+    }
+
+    /// The program leaves a connection, which may go to another process: what was not read is kept until the stack has taken
+    /// it.
+    pub(crate) fn leave(&mut self, place: u32, seen: bool) {
+        let stream = self.files.get(place).and_then(File::on_queue);
+        let Some((stream, queue)) = stream.zip(self.queue) else {
+            self.files.remove(place);
+            return;
+        };
+        self.insist("a connection is not given back", || match seen {
+            true => queue.release_stream(stream),
+            false => queue.decline(stream),
+        });
+        if let Some(file) = self.files.get_mut(place) {
+            file.left = true;
+        }
+    }
+
+    /// Does something for which the ring may have no room: the stack takes entries out meanwhile.
+    fn insist(&mut self, what: &str, mut attempt: impl FnMut() -> Result<(), Error>) {
+        for _ in 0..1000 {
+            match attempt() {
+                Err(Error::WouldBlock) => self.wait_for_stack(),
+                _ => return,
+            }
+        }
+        log::note(format_args!("{what}: the stack takes nothing"));
     }
 }
 
 /// Closes a stream; with unread octets the stack resets it, as Linux does.
 fn close_stream(state: &mut State, queue: &'static AppQueue, stream: Stream, reset: bool) {
     let Some(handle) = stream.stream else { return };
-    let unread = stream.readable() > 0;
+    let abort = reset || stream.readable() > 0;
     drop(stream);
     state.forget(Handle::Stream(handle));
-    for _ in 0..1000 {
-        let abort = reset || unread;
-        let told = if abort { queue.abort(handle) } else { queue.close_stream(handle) };
-        match told {
-            Err(weever_app_sockets::Error::WouldBlock) => {
-                // The ring is full of this program's entries: the stack takes them.
-                state.wait_for_stack();
-            }
-            _ => return,
-        }
-    }
-    log::note(format_args!("a connection could not be closed: the stack takes nothing"));
+    state.insist("a connection is not closed", || match abort {
+        true => queue.abort(handle),
+        false => queue.close_stream(handle),
+    });
 }

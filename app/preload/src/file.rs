@@ -38,6 +38,8 @@ pub(crate) struct Listening {
     pub(crate) pending: VecDeque<u32>,
     /// This process accepts or waits for connections; one that only keeps the descriptor does not.
     pub(crate) used: bool,
+    /// The stack keeps connections waiting for other processes.
+    pub(crate) rests: bool,
 }
 
 /// How far a connection is.
@@ -135,6 +137,8 @@ pub(crate) struct Options {
 
 /// A socket of the program's that is on weever.
 pub(crate) struct File {
+    /// The program has left it; it is kept until the stack has taken what was not read.
+    pub(crate) left: bool,
     /// Descriptors of this process that lead to it.
     pub(crate) descriptors: u32,
     /// `AF_INET` or `AF_INET6`.
@@ -180,6 +184,14 @@ impl File {
                 std::mem::take(&mut stream.received).into_iter().for_each(std::mem::forget);
             }
             Kind::Listening(_) => {}
+        }
+    }
+
+    /// The connection on this process' queue, if it is there.
+    pub(crate) fn on_queue(&self) -> Option<TcpStream> {
+        match &self.kind {
+            Kind::Stream(stream) => stream.stream,
+            _ => None,
         }
     }
 

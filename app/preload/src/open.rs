@@ -80,6 +80,7 @@ pub(crate) fn is_selected(stream: bool, ports: &[u16]) -> bool {
 /// A socket without a descriptor yet.
 pub(crate) fn file(family: c_int, kind: Kind) -> File {
     File {
+        left: false,
         descriptors: 0,
         family,
         nonblocking: false,
@@ -238,7 +239,7 @@ impl State {
             Kind::Listening(Listening { listener: None, backlog, .. }) => {
                 let backlog = *backlog;
                 let queue = self.need_queue()?;
-                let mut bind = Bind::at(local).shared(Share::ByFlow);
+                let mut bind = Bind::at(local).shared(Share::ByFlow).accepting_each();
                 if v6_only {
                     bind = bind.v6_only();
                 }
@@ -273,8 +274,15 @@ impl State {
 
     /// A listener is used by this process from now on.
     pub(crate) fn use_it(&mut self, place: u32) -> Answer<()> {
+        let mut rested = None;
         if let Some(Kind::Listening(listening)) = self.files.get_mut(place).map(|f| &mut f.kind) {
             listening.used = true;
+            if std::mem::take(&mut listening.rests) {
+                rested = listening.listener;
+            }
+        }
+        if let Some((listener, queue)) = rested.zip(self.queue) {
+            queue.serve(listener, true)?;
         }
         self.ensure(place)
     }

@@ -2,8 +2,8 @@
 //!
 //! Rings have one writer, so a child does not touch its parent's queue. It connects to the stack at once, while it
 //! is still the user that its parent was, and opens its queue and the sockets that it has inherited when it first
-//! uses one. A listener that its process has not used is closed on the queue meanwhile: connections go
-//! to those that accept, and those that came before are reset.
+//! uses one. A listener that its process has not used gets no connections from then on: they go to those that accept,
+//! and wait while nobody does.
 
 use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
@@ -55,7 +55,7 @@ extern "C" fn in_parent() {
             idle.push(place);
         }
     }
-    idle.into_iter().for_each(|place| held.stop_listening(place));
+    idle.into_iter().for_each(|place| held.rest(place));
 }
 
 extern "C" fn in_child() {
@@ -73,6 +73,7 @@ impl State {
             Some(_) if inside::is_chosen() => self.abandon(),
             _ => self.drop_queue(),
         }
+        self.forget_left();
         let mut kicks = std::mem::take(&mut self.kicks);
         for (_, set) in self.sets.iter_mut() {
             kicks.extend(set.kick.take());
@@ -84,6 +85,7 @@ impl State {
                 Kind::Udp(udp) => (udp.socket, serves) = (None, true),
                 Kind::Listening(listening) => {
                     (listening.listener, listening.used, serves) = (None, false, true);
+                    listening.rests = false;
                     waiting.extend(std::mem::take(&mut listening.pending));
                 }
                 // Its octets are on the parent's rings.

@@ -74,6 +74,10 @@ pub enum Request {
         sharing: Share,
         /// Connections that may wait to be accepted.
         backlog: u32,
+        /// Whether the application says of each connection that it was [accepted](crate::Kind::Accepted): those that
+        /// were not, when the listener or its application is gone, go to the next listener with this binding.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        accepts_each: bool,
     },
     /// Joins a group: the socket receives datagrams to the group and its port as well.
     Join {
@@ -127,6 +131,38 @@ pub enum Request {
         /// Its number.
         socket: u32,
     },
+    /// Whether a listener gets connections. While none of those with its binding does, they wait, up to its backlog.
+    Serve {
+        /// Its number.
+        socket: u32,
+        /// It gets connections, as a new one does.
+        serves: bool,
+    },
+    /// First of all, instead of [`OpenQueue`](Self::OpenQueue): the connection holds streams of another holder, a
+    /// queue or a connection like this one, for a process that may use them later. They are not closed before it is.
+    Hold {
+        /// The holder.
+        holder: u32,
+        /// Its key.
+        key: u64,
+        /// One of its streams; without, all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stream: Option<u32>,
+    },
+    /// Takes a stream that this connection holds to a queue; what its queue before has not consumed comes again.
+    Claim {
+        /// Its number, as the first holder had it.
+        stream: u32,
+        /// The queue, and its key.
+        queue: u32,
+        /// The queue's key.
+        key: u64,
+    },
+    /// Holds a stream no more.
+    Release {
+        /// Its number, as the first holder had it.
+        stream: u32,
+    },
 }
 
 /// How sockets with one binding divide its packets.
@@ -155,6 +191,26 @@ pub enum Response {
         queue: u32,
         /// How many channels there are.
         channels: u32,
+        /// Says in other connections that this queue is the application's.
+        key: u64,
+    },
+    /// The connection holds streams.
+    Held {
+        /// Its number, as a holder.
+        holder: u32,
+        /// Says in other connections that it is the application's.
+        key: u64,
+    },
+    /// The stream is the queue's: entries of this number come and go by the channel.
+    Claimed {
+        /// Its number on the queue.
+        stream: u32,
+        /// The channel.
+        channel: u16,
+        /// Its own end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
     },
     /// The socket is open and in effect.
     Socket {
@@ -380,7 +436,7 @@ mod tests {
         assert_eq!(stack.receive::<Request>().unwrap().0, request);
         assert_eq!(stack.receive::<Request>().unwrap().0, Request::Close { socket: 7 });
         let (reader, writer) = std::io::pipe().unwrap();
-        let queue = Response::Queue { queue: 1, channels: 0 };
+        let queue = Response::Queue { queue: 1, channels: 0, key: 3 };
         stack.send(&queue, &[reader.as_fd(), writer.as_fd()]).unwrap();
         let (answer, descriptors) = app.receive::<Response>().unwrap();
         assert_eq!((answer, descriptors.len()), (queue, 2));

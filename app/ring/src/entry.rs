@@ -50,6 +50,14 @@ pub enum Kind {
     /// nothing of it follows here. To the stack, with [value](Entry::value) 0 in the channel before: nothing of
     /// the stream follows here; with 1 in the other one: all before was read. Without a frame.
     Moved,
+    /// To the stack: the program has accepted a connection of a listener that
+    /// [accepts each](crate::control::Request::Listen). Without a frame.
+    Accepted,
+    /// To the stack: the application lets go of a stream that another may have: one that it has not accepted, or
+    /// that another process holds; with [value](Entry::value) 0 no program has seen it, and it is reset if nobody else
+    /// takes it. From the stack, as the answer or because another process has claimed it: the
+    /// stream is not this queue's any more, and what it has not consumed was taken out of its frames. Without a frame.
+    Released,
     /// A number that this version does not know; such entries are skipped and counted.
     Unknown(u8),
 }
@@ -69,6 +77,8 @@ impl Kind {
             Kind::Option => 10,
             Kind::Info => 11,
             Kind::Moved => 12,
+            Kind::Accepted => 13,
+            Kind::Released => 14,
             Kind::Unknown(number) => number,
         }
     }
@@ -87,6 +97,8 @@ impl Kind {
             10 => Kind::Option,
             11 => Kind::Info,
             12 => Kind::Moved,
+            13 => Kind::Accepted,
+            14 => Kind::Released,
             other => Kind::Unknown(other),
         }
     }

@@ -3,7 +3,7 @@
 use std::mem::size_of;
 
 /// The version of this layout. Both sides must have the same.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Bytes at the start of each frame that hold its packet info; payloads come after them.
 pub const INFO_SIZE: u16 = 64;

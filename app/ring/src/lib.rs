@@ -66,7 +66,7 @@ pub use layout::{ChannelError, Geometry, INFO_SIZE, VERSION};
 pub use memory::SharedMemory;
 pub use ring::{Consumer, Producer, RingParts};
 #[cfg(not(loom))]
-pub use stack::{Delivery, MemoryUse, Misuse, SentFrame, SentFrames, StackEnd, Transmit};
+pub use stack::{Delivery, Filled, MemoryUse, Misuse, SentFrame, SentFrames, StackEnd, Transmit};
 pub use sync::{AtomicU32, AtomicU64};
 #[doc(no_inline)]
 pub use weever_wire::numbers::NumberHasher;

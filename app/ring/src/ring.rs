@@ -147,6 +147,11 @@ impl<'m> Consumer<'m> {
         Ok(produced.wrapping_sub(self.next))
     }
 
+    /// How many entries were taken, and how many are known to have been published; both wrap.
+    pub(crate) fn place(&self) -> (u32, u32) {
+        (self.next, self.produced)
+    }
+
     /// Copies the next entry out. Its slot is reused by the other side after
     /// [`release`](Self::release).
     ///

@@ -5,7 +5,8 @@ use weever_net::stream::{StreamId, StreamRequest, StreamState};
 
 use crate::channels::Channels;
 use crate::passage::{Action, Mail, Passage, Relay, Told};
-use crate::streams::{Kept, Stream, Streams};
+use crate::stream::{Kept, Stream};
+use crate::streams::Streams;
 
 /// A stream on its way.
 struct Moved {
@@ -18,7 +19,10 @@ struct Moved {
 impl Streams {
     /// Whether a stream may go to another worker: not before its application has changed over to this one.
     pub(crate) fn may_move(&self, id: StreamId) -> bool {
-        self.open.get(&id).is_some_and(|stream| stream.passage.is_none())
+        self.open.get(&id).is_some_and(|stream| {
+            let settled = stream.passage.is_none() && stream.rest.is_none();
+            settled && stream.holders.is_empty() && stream.waits.is_none()
+        })
     }
 
     /// Takes a stream out, which goes to another worker. What its application still does here is relayed.
@@ -51,10 +55,8 @@ impl Streams {
         }
         let (queue, number, open) = (stream.queue, stream.number, stream.open);
         let worker = self.worker;
-        if let Some(channel) = channels.of(queue)
-            && !stream.frames.iter().any(|(home, _)| *home == worker)
-        {
-            stream.frames.push((worker, channel.end.sent_frames()));
+        if let Some(channel) = channels.of(queue) {
+            stream.may_send_by(worker, channel);
         }
         let gone = open && channels.of(queue).is_none();
         if open && number != id {
@@ -65,7 +67,7 @@ impl Streams {
             self.send(from, Mail::Here { stream: id, worker });
         }
         if gone {
-            self.abandon(queue);
+            self.abandon(queue, channels);
         }
         true
     }
@@ -73,13 +75,14 @@ impl Streams {
     /// Takes a message of another worker.
     pub(crate) fn receive(&mut self, mail: Mail) {
         match mail {
-            Mail::GiveBack { queue, frame } => self.returns.push((self.worker, queue, frame)),
+            Mail::GiveBack { queue, frame } => self.returns.push(((self.worker, queue), frame)),
             Mail::Here { stream, worker } => {
                 let Some(relay) = self.relays.get_mut(&stream) else { return };
                 relay.to = Some(worker);
                 let (queue, out) = (relay.queue, std::mem::take(&mut relay.out));
                 self.untold.push_back((stream, Told::Moved(worker)));
-                for (home, action) in out {
+                let home = self.worker;
+                for action in out {
                     self.send(worker, Mail::Action { stream, queue, home, action });
                 }
                 self.end_relay(stream);
@@ -88,12 +91,12 @@ impl Streams {
                 if !self.open.contains_key(&stream) {
                     // It has ended meanwhile.
                     if let Action::Octets(frame) = action {
-                        self.returns.push((home, queue, frame));
+                        self.returns.push(((home, queue), frame));
                     }
                 } else if action == Action::End {
                     self.end_passage(stream);
                 } else {
-                    self.apply(stream, home, action);
+                    self.apply(stream, (home, queue), action);
                 }
             }
         }
@@ -113,7 +116,7 @@ impl Streams {
                 let queue = relay.queue;
                 self.send(to, Mail::Action { stream: id, queue, home, action });
             }
-            None => relay.out.push_back((home, action)),
+            None => relay.out.push_back(action),
         }
         self.end_relay(id);
     }
@@ -130,8 +133,14 @@ impl Streams {
                 passage.held.push_back(action);
                 true
             }
-            _ => self.apply(id, self.worker, action),
+            _ => self.apply_own(id, action),
         }
+    }
+
+    /// Does what the application has asked for by this worker's channel.
+    fn apply_own(&mut self, id: StreamId, action: Action) -> bool {
+        let Some(queue) = self.open.get(&id).map(|stream| stream.queue) else { return false };
+        self.apply(id, (self.worker, queue), action)
     }
 
     fn passage(&mut self, id: StreamId) -> Option<&mut Passage> {
@@ -143,7 +152,7 @@ impl Streams {
         let Some(passage) = self.passage(id) else { return };
         passage.ended = true;
         for action in std::mem::take(&mut passage.held) {
-            self.apply(id, self.worker, action);
+            self.apply_own(id, action);
         }
         self.settle(id);
     }
@@ -195,7 +204,7 @@ impl Streams {
 
     /// Gives frames back to the channels that they came by.
     pub(crate) fn give_back(&mut self, channels: &mut Channels) {
-        for (home, queue, frame) in std::mem::take(&mut self.returns) {
+        for ((home, queue), frame) in std::mem::take(&mut self.returns) {
             if home != self.worker {
                 self.send(home, Mail::GiveBack { queue, frame });
             } else if let Some(channel) = channels.of(queue) {
@@ -212,15 +221,15 @@ impl Streams {
     }
 
     /// Notes frames that are not needed any more.
-    pub(crate) fn return_all(&mut self, queue: u32, frames: impl IntoIterator<Item = Kept>) {
-        self.returns.extend(frames.into_iter().map(|kept| (kept.home, queue, kept.frame)));
+    pub(crate) fn return_all(&mut self, frames: impl IntoIterator<Item = Kept>) {
+        self.returns.extend(frames.into_iter().map(|kept| (kept.home, kept.frame)));
     }
 }
 
 impl Stream {
     /// Whether the application may be told something by this worker's channel.
     pub(crate) fn is_ready(&self) -> bool {
-        self.passage.as_ref().is_none_or(|passage| passage.ready)
+        self.rest.is_none() && self.passage.as_ref().is_none_or(|passage| passage.ready)
     }
 
     /// The application has gone: once all it did is done, this is what it did last.

@@ -36,6 +36,8 @@ pub(crate) enum Told {
     Info(Box<[u8; LINUX_INFO_LEN]>),
     /// The stream is at this worker now.
     Moved(u16),
+    /// The stream is not the queue's any more.
+    Released,
 }
 
 /// The state of a stream that has moved, until the application has changed over.
@@ -58,8 +60,8 @@ pub(crate) struct Relay {
     pub(crate) number: u32,
     /// The worker that has it; unknown until that says so.
     pub(crate) to: Option<u16>,
-    /// Actions for the next worker, as long as that is unknown, with the worker whose frames they name.
-    pub(crate) out: VecDeque<(u16, Action)>,
+    /// Actions for the next worker, as long as that is unknown.
+    pub(crate) out: VecDeque<Action>,
     /// The application has changed over, or closed the stream.
     pub(crate) done: bool,
 }

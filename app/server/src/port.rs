@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 
-use weever_app_ring::PacketInfo;
 use weever_net::stream::{
     StreamEvent, StreamId, StreamInfo, StreamPort, StreamRequest, StreamState, StreamStatus,
 };
 
 use crate::passage::Told;
 use crate::request::Connections;
-use crate::streams::{Ends, Kept, SharedEnds, Stream};
+use crate::stream::note;
+use crate::stream::{Kept, Stream};
+use crate::streams::{Ends, SharedEnds};
 
 /// The port of one worker's transport.
 pub(crate) struct Port(pub(crate) SharedEnds);
@@ -29,24 +30,7 @@ impl StreamPort for Port {
         if streams.open.len() >= streams.most {
             return None;
         }
-        let id = streams.new_id();
-        let ends = PacketInfo { local, remote, ..PacketInfo::default() };
-        let group = streams.groups.iter_mut().find(|group| group.id == listener)?;
-        for _ in 0..group.members.len() {
-            group.next = (group.next + 1) % group.members.len();
-            let (queue, member) = group.members[group.next];
-            let Some(channel) = channels.of(queue) else { continue };
-            match channel.end.connected(id, member, &ends) {
-                Ok(true) => {
-                    channel.dirty = true;
-                    streams.add(id, id, channel);
-                    return Some(id);
-                }
-                Ok(false) => note(&mut streams.short, queue),
-                Err(_) => channel.broken = true,
-            }
-        }
-        None
+        streams.arrive(listener, (local, remote), channels)
     }
 
     fn deliver(&self, stream: StreamId, octets: &[u8]) -> usize {
@@ -58,7 +42,7 @@ impl StreamPort for Port {
             return 0;
         }
         let Some(channel) = channels.of(there.queue) else { return octets.len() };
-        match channel.end.deliver_stream(there.number, octets) {
+        match channel.end.deliver_stream(there.number, octets, &mut there.filled) {
             Ok(done) => {
                 channel.dirty |= done > 0;
                 there.unread += done as u64;
@@ -99,8 +83,7 @@ impl StreamPort for Port {
         let Some(stream) = streams.open.get_mut(&stream) else { return };
         let whole = |kept: &Kept| kept.start + kept.frame.len() as u64 <= offset;
         let count = stream.sent.iter().take_while(|kept| whole(kept)).count();
-        let (queue, frames) = (stream.queue, stream.sent.drain(..count));
-        streams.returns.extend(frames.map(|kept| (kept.home, queue, kept.frame)));
+        streams.returns.extend(stream.sent.drain(..count).map(|kept| (kept.home, kept.frame)));
         streams.give_back(channels);
     }
 
@@ -140,18 +123,19 @@ impl StreamPort for Port {
 impl Port {
     fn say(&self, stream: StreamId, what: Told) {
         let Ends { channels, streams } = &mut *self.0.borrow_mut();
-        match streams.open.get_mut(&stream).and_then(|stream| stream.passage.as_mut()) {
-            Some(passage) if !passage.ready => passage.untold.push_back(what),
+        let mut there = streams.open.get_mut(&stream);
+        if let (Some(there), Told::Event(event)) = (&mut there, &what) {
+            there.note_end(*event);
+        }
+        match there {
+            Some(Stream { rest: Some(rest), .. }) => rest.untold.push_back(what),
+            Some(Stream { passage: Some(passage), .. }) if !passage.ready => {
+                passage.untold.push_back(what);
+            }
             _ => {
                 streams.untold.push_back((stream, what));
                 streams.tell_untold(channels);
             }
         }
-    }
-}
-
-fn note(short: &mut Vec<u32>, queue: u32) {
-    if !short.contains(&queue) {
-        short.push(queue);
     }
 }

@@ -15,6 +15,7 @@ use weever_packet::{Buffer, Burst, Endpoints, Flags, Nanos, Pool, PoolCache};
 use crate::channels::{Channel, Channels};
 use crate::datagram::{Socket, fill, info_of, payload};
 use crate::passage::Mail;
+use crate::stream::Listener;
 use crate::streams::{Ends, SharedEnds, Streams};
 use crate::worker::{Command, SharedTable};
 
@@ -31,6 +32,8 @@ const TCP: u8 = 6;
 pub struct AppLinkQueue {
     worker: u16,
     commands: Consumer<Command>,
+    /// A command that waits until a queue's entries before this place were taken.
+    fenced: Option<(u32, u32, Command)>,
     /// How many commands were carried out.
     done: Arc<AtomicU64>,
     /// Messages of other workers about streams that move.
@@ -66,6 +69,7 @@ impl AppLinkQueue {
         AppLinkQueue {
             worker,
             commands,
+            fenced: None,
             done,
             mail,
             own_wake,
@@ -82,6 +86,34 @@ impl AppLinkQueue {
         }
     }
 
+    /// The next command that can be carried out. One that takes streams out of a queue comes after everything that
+    /// the application has asked for until now.
+    fn next_command(&mut self) -> Option<Command> {
+        let Ends { channels, streams } = &mut *self.ends.borrow_mut();
+        let (queue, place, command) = match self.fenced.take() {
+            Some(fenced) => fenced,
+            None => {
+                let command = self.commands.pop().ok()?;
+                let queue = match command {
+                    Command::Share { from: queue, .. } | Command::RemoveQueue { queue } => queue,
+                    Command::Claim { stream: (holder, number), .. } => {
+                        streams.queue_of(holder, number).unwrap_or(0)
+                    }
+                    _ => return Some(command),
+                };
+                let Some(channel) = channels.of(queue) else { return Some(command) };
+                let Ok(place) = channel.end.published() else { return Some(command) };
+                channel.idle = 0;
+                (queue, place, command)
+            }
+        };
+        if channels.of(queue).is_none_or(|channel| channel.end.has_taken(place)) {
+            return Some(command);
+        }
+        self.fenced = Some((queue, place, command));
+        None
+    }
+
     fn carry_out(&mut self, command: Command) {
         match command {
             Command::AddQueue { queue, channel, wake } => {
@@ -89,14 +121,32 @@ impl AppLinkQueue {
             }
             Command::RemoveQueue { queue } => {
                 let Ends { channels, streams } = &mut *self.ends.borrow_mut();
-                streams.abandon(queue);
+                streams.abandon(queue, channels);
                 channels.remove(queue);
             }
             Command::AddSocket { socket, queue, binding, sharing, stats } => {
                 self.add_socket(socket, Socket { queue, binding, stats }, sharing);
             }
-            Command::AddListener { socket, queue, binding, backlog } => {
-                self.ends.borrow_mut().streams.listen(queue, socket, binding, backlog);
+            Command::AddListener { socket, queue, binding, backlog, accepts_each } => {
+                let (number, serves) = (socket, true);
+                let listener = Listener { queue, number, accepts_each, serves, backlog };
+                self.ends.borrow_mut().streams.listen(listener, binding);
+            }
+            Command::Serve { socket, serves } => {
+                self.ends.borrow_mut().streams.serve(socket, serves);
+            }
+            Command::Share { from, to, only } => {
+                self.ends.borrow_mut().streams.share(from, to, only);
+            }
+            Command::Release { holder, only } => {
+                self.ends.borrow_mut().streams.release(holder, only);
+            }
+            Command::Claim { stream, queue, to } => {
+                let Ends { channels, streams } = &mut *self.ends.borrow_mut();
+                if let Some(claimed) = streams.claim(stream, queue, channels) {
+                    // An application that did not wait for the answer has closed its queue.
+                    let _ = to.send(claimed);
+                }
             }
             Command::RemoveSocket { socket } => {
                 let Some(there) = self.datagrams.sockets.remove(&socket) else {
@@ -340,7 +390,7 @@ impl LinkQueue for AppLinkQueue {
             self.mail.try_iter().for_each(|mail| streams.receive(mail));
         }
         for _ in 0..COMMANDS_PER_TURN {
-            let Ok(command) = self.commands.pop() else { break };
+            let Some(command) = self.next_command() else { break };
             self.carry_out(command);
             // One writer. Release: see `AppServer::settle`.
             self.done.store(self.done.load(Ordering::Relaxed) + 1, Ordering::Release);
@@ -349,7 +399,8 @@ impl LinkQueue for AppLinkQueue {
 
     fn prepare_to_sleep(&mut self) -> bool {
         let Ends { channels, streams } = &mut *self.ends.borrow_mut();
-        let mut may_sleep = self.commands.is_empty() && streams.may_sleep();
+        let idle = self.commands.is_empty() && self.fenced.is_none();
+        let mut may_sleep = idle && streams.may_sleep();
         for channel in channels.all() {
             channel.idle = 0;
             match channel.end.park() {

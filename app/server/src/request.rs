@@ -41,6 +41,9 @@ pub struct SocketRequest {
     /// A listener for streams, with so many that may wait to be accepted; otherwise a socket for
     /// datagrams.
     pub backlog: Option<u32>,
+    /// The application says of each connection that it was accepted; others go on to the next listener when this one
+    /// is gone.
+    pub accepts_each: bool,
 }
 
 impl SocketRequest {
@@ -158,6 +161,12 @@ pub enum ServerError {
     /// There is no such queue, or it is another application's.
     #[error("there is no application queue {0}")]
     NoQueue(QueueId),
+    /// There is no such holder of streams, or it is another application's.
+    #[error("there is no holder of streams {0}, or the key is another's")]
+    NoHolder(u32),
+    /// There is no such stream.
+    #[error("nothing holds a stream {0} here: it is over, or another process has it")]
+    NoStream(u32),
     /// There is no such socket on the queue.
     #[error("there is no socket {0} on this queue")]
     NoSocket(u32),

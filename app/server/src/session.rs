@@ -20,7 +20,10 @@ const MAX_BACKLOG: u32 = 65_535;
 /// An application with its queue, once it has asked for one.
 pub struct Session {
     identity: Identity,
+    /// The number of its queue, or as a holder.
     queue: Option<QueueId>,
+    /// The connection holds streams instead of having a queue.
+    holds: bool,
 }
 
 /// An answer, with its descriptors.
@@ -37,12 +40,17 @@ fn refused_by(error: &ServerError) -> Answer {
 impl Session {
     /// A session of this application, without a queue.
     pub fn new(identity: Identity) -> Session {
-        Session { identity, queue: None }
+        Session { identity, queue: None, holds: false }
     }
 
     /// Closes its queue and all sockets on it, if it has one.
     pub fn close(&mut self, server: &mut AppServer) {
         let Some(queue) = self.queue.take() else { return };
+        if self.holds {
+            server.let_go(queue, None);
+            server.wake();
+            return;
+        }
         // It is there: nobody else closes queues.
         let _ = server.close_queue(queue);
         server.wake();
@@ -63,21 +71,42 @@ impl Session {
                 }
                 return self.open_queue(server, version, &name, geometry);
             }
-            (Request::OpenQueue { .. }, Some(_)) => {
+            (Request::Hold { holder, key, stream }, None) => {
+                server.hold(holder, key, stream).map(|(holder, key)| {
+                    (self.queue, self.holds) = (Some(holder), true);
+                    Response::Held { holder, key }
+                })
+            }
+            (Request::OpenQueue { .. } | Request::Hold { .. }, Some(_)) => {
                 let message = "the connection has a queue; open another connection for another";
                 return refused(Refusal::Protocol, message.into());
             }
             (_, None) => return refused(Refusal::Protocol, "open a queue first".into()),
+            (request, Some(_)) if self.holds && !is_for_holders(&request) => {
+                let message = "the connection holds streams; open another one for a queue";
+                return refused(Refusal::Protocol, message.into());
+            }
+            (Request::Serve { socket, serves }, Some(queue)) => {
+                server.serve(queue, socket, serves).map(|()| Response::Done)
+            }
+            (Request::Claim { stream, queue, key }, Some(holder)) => {
+                claim(server, (holder, stream), queue, key)
+            }
+            (Request::Release { stream }, Some(holder)) => {
+                server.let_go(holder, Some(stream));
+                Ok(Response::Done)
+            }
             (Request::BindUdp { local, peer, v6_only, sharing, interface }, Some(queue)) => {
                 let request = socket_request(local, peer, v6_only, sharing);
                 let request = SocketRequest { interface, ..request };
                 let opened = server.open_socket(queue, &request);
                 opened.map(|o| Response::Socket { socket: o.id, local_port: o.local_port })
             }
-            (Request::Listen { local, v6_only, sharing, backlog }, Some(queue)) => {
+            (Request::Listen { local, v6_only, sharing, backlog, accepts_each }, Some(queue)) => {
                 let request = socket_request(local, None, v6_only, sharing);
                 let backlog = Some(backlog.clamp(1, MAX_BACKLOG));
-                let opened = server.open_socket(queue, &SocketRequest { backlog, ..request });
+                let request = SocketRequest { backlog, accepts_each, ..request };
+                let opened = server.open_socket(queue, &request);
                 opened.map(|o| Response::Socket { socket: o.id, local_port: o.local_port })
             }
             (Request::Join { socket, group, interface }, Some(queue)) => {
@@ -121,11 +150,11 @@ impl Session {
             Ok(opened) => opened,
             Err(error) => return refused_by(&error),
         };
-        let OpenedQueue { id, channels, wake, worker_wakes } = opened;
+        let OpenedQueue { id, key, channels, wake, worker_wakes } = opened;
         self.queue = Some(id);
         let Identity { name, pid, .. } = &self.identity;
         tracing::info!(queue = id, name, pid, "application queue opened");
-        let response = Response::Queue { queue: id, channels: channels.len() as u32 };
+        let response = Response::Queue { queue: id, channels: channels.len() as u32, key };
         let pairs = channels.into_iter().zip(worker_wakes);
         let pairs = pairs.flat_map(|(channel, wake)| [channel, wake]);
         (response, [wake].into_iter().chain(pairs).collect())
@@ -165,7 +194,27 @@ fn socket_request(
         interface: None,
         sharing,
         backlog: None,
+        accepts_each: false,
     }
+}
+
+/// Whether a connection that holds streams may ask for it.
+fn is_for_holders(request: &Request) -> bool {
+    matches!(request, Request::Claim { .. } | Request::Release { .. })
+}
+
+/// Takes a stream to a queue. Waits until the workers have done it.
+fn claim(
+    server: &mut AppServer,
+    stream: (u32, u32),
+    queue: QueueId,
+    key: u64,
+) -> Result<Response, ServerError> {
+    let claimed = server.claim(stream, queue, key)?;
+    server.settle()?;
+    let claimed = claimed.try_recv().map_err(|_| ServerError::NoStream(stream.1))?;
+    let (local, remote) = claimed.ends;
+    Ok(Response::Claimed { stream: claimed.stream, channel: claimed.worker, local, remote })
 }
 
 fn refusal(error: &ServerError) -> Refusal {

@@ -15,63 +15,20 @@ use std::sync::mpsc::Sender;
 
 use atomic_refcell::AtomicRefCell;
 use weever_app_ring::{
-    ChannelError, Delivery, Kind, NumberMap, PacketInfo, STREAMS, SentFrame, SentFrames,
-    StreamOption, Transmit,
+    ChannelError, Kind, NumberMap, PacketInfo, STREAMS, SentFrame, StreamOption, Transmit,
 };
-use weever_net::demux::Binding;
 use weever_net::stream::{StreamEvent, StreamId, StreamRequest};
 
 use crate::channels::{Channel, Channels};
-use crate::passage::{Action, Passage, Peer, Relay, Told};
-use crate::pending::{LastRequest, Pending};
+use crate::passage::{Action, Peer, Relay, Told};
+use crate::pending::Pending;
 use crate::request::Connections;
+use crate::stream::{Group, Home, Kept, Stream, close};
 
 /// Numbers of a worker's streams, below the worker's own and the highest bit.
 const NUMBERS: u32 = 1 << 24;
 /// `ENOBUFS`, for a stream beyond the limit.
 const NO_ROOM: u16 = 105;
-
-/// A frame of a stream, and the stream offset of its first octet.
-pub(crate) struct Kept {
-    pub(crate) start: u64,
-    pub(crate) frame: SentFrame,
-    /// The worker by whose channel it came.
-    pub(crate) home: u16,
-}
-
-pub(crate) struct Stream {
-    pub(crate) queue: u32,
-    /// Its number in the channel's entries.
-    pub(crate) number: u32,
-    /// The application has not closed it.
-    pub(crate) open: bool,
-    /// No octets to send follow.
-    finished: bool,
-    /// Frames with octets that are not acknowledged, in order.
-    pub(crate) sent: VecDeque<Kept>,
-    /// The stream offset behind the last octet to send.
-    end: u64,
-    /// The octets of frames, by the worker to whose channel they belong.
-    pub(crate) frames: Vec<(u16, SentFrames)>,
-    /// Octets that were delivered and not consumed.
-    pub(crate) unread: u64,
-    /// Closing resets it, also when the application ends.
-    resets: bool,
-    /// It came from another worker, and its application has not changed over yet.
-    pub(crate) passage: Option<Box<Passage>>,
-    /// Its last among the pending requests.
-    pub(crate) last_request: LastRequest,
-}
-
-/// Listeners with one binding: connections go to them in turn.
-pub(crate) struct Group {
-    /// The first member's number, by which the transport knows the group.
-    pub(crate) id: StreamId,
-    binding: Binding,
-    /// Queue and number of each.
-    pub(crate) members: Vec<(u32, u32)>,
-    pub(crate) next: usize,
-}
 
 /// The streams of one worker.
 pub(crate) struct Streams {
@@ -79,20 +36,32 @@ pub(crate) struct Streams {
     next: u32,
     pub(crate) most: usize,
     pub(crate) open: NumberMap<Stream>,
-    /// Streams by the queue and the number that its application chose.
+    /// Streams by the queue and the number that its application chose, and by holder and number.
     pub(crate) named: HashMap<(u32, u32), StreamId>,
     /// Streams that have gone to other workers, and whose applications have not changed over yet.
     pub(crate) relays: NumberMap<Relay>,
     /// The ways to all workers.
     pub(crate) peers: Arc<[Peer]>,
-    /// Frames that are not needed any more: the worker of their channel, and their queue.
-    pub(crate) returns: Vec<(u16, u32, SentFrame)>,
+    /// Frames that are not needed any more, and their channels.
+    pub(crate) returns: Vec<(Home, SentFrame)>,
     /// The transport may deliver where it could not.
     pub(crate) freed: bool,
     pub(crate) groups: Vec<Group>,
     pub(crate) requests: Pending,
     /// Events and answers that the channels had no room for, in order.
     pub(crate) untold: VecDeque<(StreamId, Told)>,
+    /// How many [holders](Stream::holders) all streams have.
+    pub(crate) holds: usize,
+    /// How many connections have come to listeners that accept each.
+    pub(crate) arrivals: u64,
+    /// Streams with a queue, to which what came while they rested is to be delivered.
+    pub(crate) resting: Vec<StreamId>,
+    /// Queues and numbers of streams that were released, which the queues are not told of yet.
+    pub(crate) released: VecDeque<(u32, u32)>,
+    /// Connections that go to other listeners.
+    pub(crate) unplaced: Vec<StreamId>,
+    /// Those for which no listener has room now.
+    pub(crate) stuck: Vec<StreamId>,
     /// Queues that had no room for octets or connections.
     pub(crate) short: Vec<u32>,
     /// Operators that wait for the list of connections.
@@ -122,6 +91,12 @@ impl Streams {
             groups: Vec::new(),
             requests: Pending::default(),
             untold: VecDeque::new(),
+            holds: 0,
+            arrivals: 0,
+            resting: Vec::new(),
+            released: VecDeque::new(),
+            unplaced: Vec::new(),
+            stuck: Vec::new(),
             short: Vec::new(),
             reports: VecDeque::new(),
         }
@@ -135,6 +110,9 @@ impl Streams {
             freed |= !waits;
             waits
         });
+        if freed {
+            self.wake_resting(channels);
+        }
         freed || !self.requests.is_empty()
     }
 
@@ -145,48 +123,16 @@ impl Streams {
 
     /// Whether something waits to be told or given back.
     pub(crate) fn has_unsaid(&self) -> bool {
-        !self.untold.is_empty() || !self.returns.is_empty()
-    }
-
-    pub(crate) fn listen(&mut self, queue: u32, listener: u32, binding: Binding, backlog: u32) {
-        if let Some(group) = self.groups.iter_mut().find(|group| group.binding == binding) {
-            group.members.push((queue, listener));
-            return;
-        }
-        let members = vec![(queue, listener)];
-        self.groups.push(Group { id: listener, binding, members, next: 0 });
-        self.requests.push(StreamRequest::Listen { listener, binding, backlog });
+        !self.untold.is_empty()
+            || !self.returns.is_empty()
+            || !self.released.is_empty()
+            || !self.unplaced.is_empty()
     }
 
     /// An operator wants the list of connections.
     pub(crate) fn report(&mut self, most: usize, to: Sender<Connections>) {
         self.reports.push_back(to);
         self.requests.push(StreamRequest::Report { most });
-    }
-
-    pub(crate) fn stop_listening(&mut self, listener: u32) {
-        let requests = &mut self.requests;
-        self.groups.retain_mut(|group| {
-            group.members.retain(|(_, member)| *member != listener);
-            if group.members.is_empty() {
-                requests.push(StreamRequest::StopListening { listener: group.id });
-            }
-            !group.members.is_empty()
-        });
-    }
-
-    /// The application of a queue is gone: as on Linux, its streams are closed, and reset if it had
-    /// not read everything.
-    pub(crate) fn abandon(&mut self, queue: u32) {
-        for (&stream, there) in self.open.iter_mut().filter(|(_, s)| s.queue == queue && s.open) {
-            there.open = false;
-            if !there.close_later() {
-                let request = close(stream, there);
-                self.requests.push_of(&mut there.last_request, request);
-            }
-        }
-        self.abandon_relays(queue);
-        self.named.retain(|(owner, _), _| *owner != queue);
     }
 
     pub(crate) fn new_id(&mut self) -> StreamId {
@@ -197,30 +143,6 @@ impl Streams {
                 return id;
             }
         }
-    }
-
-    pub(crate) fn add(&mut self, id: StreamId, number: u32, channel: &Channel) {
-        let frames = vec![(self.worker, channel.end.sent_frames())];
-        let stream = Stream {
-            queue: channel.queue,
-            number,
-            open: true,
-            finished: false,
-            sent: VecDeque::new(),
-            end: 0,
-            frames,
-            unread: 0,
-            resets: false,
-            passage: None,
-            last_request: LastRequest::default(),
-        };
-        self.open.insert(id, stream);
-    }
-
-    /// The transport's number of a listener that an entry of a channel names.
-    fn group_of(&self, queue: u32, number: u32) -> Option<StreamId> {
-        let group = self.groups.iter().find(|group| group.members.contains(&(queue, number)))?;
-        Some(group.id)
     }
 
     /// The open stream that an entry of a channel names.
@@ -256,10 +178,7 @@ impl Streams {
             Some((id, stream)) => (id, stream.passage.is_none(), stream.finished),
             None => match self.relayed(queue, transmit.socket) {
                 Some(id) => (id, false, false),
-                None => {
-                    channel.end.complete()?;
-                    return Ok(false);
-                }
+                None => return self.take_of_holder(channel, transmit),
             },
         };
         let value = transmit.len as u32;
@@ -267,23 +186,28 @@ impl Streams {
             Kind::Stream if settled && finished => None,
             Kind::Stream => channel.end.keep().map(Action::Octets),
             Kind::Moved if value == 0 => Some(Action::End),
+            Kind::Accepted => return self.take_in(channel, id),
+            Kind::Released => return self.hand_back(channel, id, transmit),
+            Kind::Closed | Kind::Abort if self.is_held(id) => {
+                return self.hand_back(channel, id, transmit);
+            }
             kind => Some(Action::Request(kind, value)),
         };
         channel.end.complete()?;
         Ok(match action {
             Some(Action::Request(Kind::Moved, _)) => self.note_ready(id),
-            Some(action) if settled => self.apply(id, self.worker, action),
+            Some(action) if settled => self.apply(id, (self.worker, queue), action),
             Some(action) => self.take_action(id, action),
             None => false,
         })
     }
 
     /// Carries out what the application of a stream has asked for; false if it makes no sense.
-    pub(crate) fn apply(&mut self, id: StreamId, home: u16, action: Action) -> bool {
+    pub(crate) fn apply(&mut self, id: StreamId, home: Home, action: Action) -> bool {
         let Some(stream) = self.open.get_mut(&id) else { return false };
         let request = match action {
             Action::Octets(frame) if stream.finished => {
-                self.returns.push((home, stream.queue, frame));
+                self.returns.push((home, frame));
                 None
             }
             Action::Octets(frame) => {
@@ -293,7 +217,7 @@ impl Streams {
                 Some(StreamRequest::Send { stream: id, octets })
             }
             Action::Request(Kind::Consumed, value) if u64::from(value) <= stream.unread => {
-                stream.unread -= u64::from(value);
+                stream.note_consumed(value);
                 Some(StreamRequest::Consumed { stream: id, octets: value })
             }
             Action::Request(Kind::Finished, _) => {
@@ -337,7 +261,9 @@ impl Streams {
             return Ok(false);
         }
         let id = self.new_id();
-        self.add(id, number, channel);
+        let mut stream = Stream::new(number);
+        stream.give_to(self.worker, channel);
+        self.open.insert(id, stream);
         self.named.insert(name, id);
         if self.open.len() > self.most {
             self.untold.push_back((id, Told::Event(StreamEvent::Failed(NO_ROOM))));
@@ -351,79 +277,4 @@ impl Streams {
         }
         Ok(true)
     }
-
-    /// Tells applications of events as far as there is room, each channel's in order.
-    pub(crate) fn tell_untold(&mut self, channels: &mut Channels) {
-        let mut full: Vec<u32> = Vec::new();
-        for _ in 0..self.untold.len() {
-            let Some((id, what)) = self.untold.pop_front() else { break };
-            let place = self.open.get(&id).map(|there| (there.queue, there.number, there.open));
-            let relay = || self.relays.get(&id).map(|there| (there.queue, there.number, true));
-            let Some((queue, number, open)) = place.or_else(relay) else { continue };
-            let told = !open || !full.contains(&queue) && tell((queue, number), &what, channels);
-            if !told {
-                full.push(queue);
-                self.untold.push_back((id, what));
-            } else if matches!(what, Told::Event(StreamEvent::Closed)) {
-                self.forget(id, channels);
-            }
-        }
-    }
-
-    fn forget(&mut self, id: StreamId, channels: &mut Channels) {
-        let Some(stream) = self.open.remove(&id) else { return };
-        if stream.open {
-            self.named.remove(&(stream.queue, stream.number));
-        }
-        self.return_all(stream.queue, stream.sent);
-        self.give_back(channels);
-    }
-}
-
-/// The request that closes a stream: as on Linux, a reset if the application has not read everything, or
-/// wants that.
-fn close(id: StreamId, stream: &Stream) -> StreamRequest {
-    if stream.unread > 0 || stream.resets {
-        StreamRequest::Abort { stream: id }
-    } else {
-        StreamRequest::Close { stream: id }
-    }
-}
-
-/// Writes an event or an answer into the ring of a stream's channel; false when there is no room. Done once
-/// the application is gone.
-fn tell((queue, number): (u32, u32), what: &Told, channels: &mut Channels) -> bool {
-    let Some(channel) = channels.of(queue) else { return true };
-    let plain = |kind, value| (kind, (value, 0));
-    let event = match what {
-        Told::Event(event) => *event,
-        Told::Moved(worker) => {
-            let told = channel.end.notify(number, Kind::Moved, (*worker, 0), None);
-            channel.dirty = true;
-            channel.broken |= told.is_err();
-            return told.is_ok_and(|told| told == Delivery::Delivered) || channel.broken;
-        }
-        Told::Info(info) => {
-            let told = channel.end.inform(number, &info[..]);
-            channel.dirty = true;
-            channel.broken |= told.is_err();
-            return told.unwrap_or(true);
-        }
-    };
-    let (kind, value) = match event {
-        StreamEvent::Connected { local, remote } => {
-            let ends = PacketInfo { local, remote, ..PacketInfo::default() };
-            let told = channel.end.connected(number, number, &ends);
-            channel.dirty = true;
-            channel.broken |= told.is_err();
-            return told.unwrap_or(true);
-        }
-        StreamEvent::Finished => plain(Kind::Finished, 0),
-        StreamEvent::Failed(errno) => plain(Kind::Error, errno),
-        _ => plain(Kind::Closed, 0),
-    };
-    let told = channel.end.notify(number, kind, value, None);
-    channel.dirty = true;
-    channel.broken |= told.is_err();
-    told.is_ok_and(|told| told == Delivery::Delivered) || channel.broken
 }

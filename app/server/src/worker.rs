@@ -11,6 +11,7 @@ use rtrb::{Producer, PushError};
 use weever_app_ring::StackEnd;
 use weever_net::demux::{Binding, Sharing, SocketTable};
 
+use crate::holders::Claimed;
 use crate::request::Connections;
 use crate::stats::SocketStats;
 
@@ -40,6 +41,29 @@ pub(crate) enum Command {
         queue: u32,
         binding: Binding,
         backlog: u32,
+        accepts_each: bool,
+    },
+    /// Whether a listener gets connections.
+    Serve {
+        socket: u32,
+        serves: bool,
+    },
+    /// Another holder for the streams of one, or for one of them.
+    Share {
+        from: u32,
+        to: u32,
+        only: Option<u32>,
+    },
+    /// A holder has let go of its streams, or of one of them.
+    Release {
+        holder: u32,
+        only: Option<u32>,
+    },
+    /// A stream of a holder, by its number there, becomes a queue's.
+    Claim {
+        stream: (u32, u32),
+        queue: u32,
+        to: Sender<Claimed>,
     },
     RemoveSocket {
         socket: u32,

@@ -30,6 +30,10 @@ pub enum Event<'q> {
     StreamFailed(TcpStream, u16),
     /// How a stream is doing, which was asked for.
     Info(TcpStream, StreamInfo),
+    /// A stream is not this queue's any more: another process has claimed it, or it was
+    /// [released](crate::AppQueue::release_stream). Octets of it that were not read come again there; their buffers can be
+    /// dropped now.
+    Released(TcpStream),
     /// A stream is over; its handle names nothing any more.
     StreamClosed(TcpStream),
 }
@@ -71,6 +75,7 @@ impl Event<'_> {
             | Event::Finished(stream)
             | Event::StreamFailed(stream, _)
             | Event::Info(stream, _)
+            | Event::Released(stream)
             | Event::StreamClosed(stream) => Handle::Stream(*stream),
         }
     }

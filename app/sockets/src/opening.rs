@@ -62,17 +62,25 @@ impl Channel {
     }
 }
 
+/// A queue as the stack has given it.
+pub(crate) struct OpenedQueue {
+    /// Its number and key.
+    pub(crate) name: (u32, u64),
+    pub(crate) wake: OwnedFd,
+    pub(crate) channels: Vec<Channel>,
+}
+
 /// Asks for a queue, and maps its channels.
 pub(crate) fn open_queue(
     backend: &mut dyn Backend,
     config: &QueueConfig,
-) -> Result<(OwnedFd, Vec<Channel>), Error> {
+) -> Result<OpenedQueue, Error> {
     let Geometry { ring_len, frames, frame_size } = config.geometry;
     let (version, name, slot) = (VERSION, config.name.clone(), config.slot);
     backend.send(&Request::OpenQueue { version, name, ring_len, frames, frame_size, slot })?;
     let missing = || Error::Protocol("a descriptor is missing".into());
     let (answer, descriptors) = backend.receive(true)?.ok_or_else(missing)?;
-    let Response::Queue { channels, .. } = accepted(answer)? else {
+    let Response::Queue { queue, channels, key } = accepted(answer)? else {
         return Err(Error::Protocol("no queue in the answer".into()));
     };
     if descriptors.len() != 1 + 2 * channels as usize || channels == 0 {
@@ -86,7 +94,7 @@ pub(crate) fn open_queue(
         let wake = descriptors.next().ok_or_else(missing)?;
         opened.push(Channel::map(memory, wake)?);
     }
-    Ok((wake, opened))
+    Ok(OpenedQueue { name: (queue, key), wake, channels: opened })
 }
 
 pub(crate) fn accepted(answer: Response) -> Result<Response, Error> {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use weever_app_ring::{NumberMap, SocketId, StreamOption};
+use weever_app_ring::{Frame, NumberMap, SocketId, StreamOption};
 
 use crate::error::Error;
 use crate::table::{Bind, next_generation};
@@ -73,6 +73,9 @@ pub(crate) struct Streams {
     /// Streams with octets that were read and the stack is not told of yet.
     pub(crate) readers: Vec<SocketId>,
     pub(crate) found: VecDeque<Found>,
+    /// Connections whose listener was closed while they were on their way, with the frames of what they have brought: the
+    /// next listener's application gets it.
+    pub(crate) passing: NumberMap<Vec<Frame>>,
     /// Marks that streams have changed over to another channel, which the stack is not told yet: number,
     /// channel and value.
     pub(crate) marks: Vec<(SocketId, u16, u32)>,

@@ -37,6 +37,7 @@ pub struct Bind {
     v6_only: bool,
     sharing: Share,
     interface: Option<Arc<str>>,
+    accepts_each: bool,
 }
 
 impl Bind {
@@ -44,7 +45,7 @@ impl Bind {
     /// one is of both families), port 0 an ephemeral one.
     pub fn at(local: SocketAddr) -> Bind {
         let sharing = Share::Exclusive;
-        Bind { local, peer: None, v6_only: false, sharing, interface: None }
+        Bind { local, peer: None, v6_only: false, sharing, interface: None, accepts_each: false }
     }
 
     /// From this peer only, to which it sends.
@@ -71,6 +72,13 @@ impl Bind {
         Bind { interface: Some(interface.into()), ..self }
     }
 
+    /// A listener whose application [accepts](crate::AppQueue::accept) each connection: those that it has not accepted
+    /// go to another listener with the same address and port when this one or its queue is closed.
+    #[must_use]
+    pub fn accepting_each(self) -> Bind {
+        Bind { accepts_each: true, ..self }
+    }
+
     /// The same with this local port.
     #[must_use]
     pub fn with_port(self, port: u16) -> Bind {
@@ -83,16 +91,16 @@ impl Bind {
 
     /// The request for a listener there.
     pub(crate) fn listen_request(&self, backlog: u32) -> Result<Request, Error> {
-        let Bind { local, peer, v6_only, sharing, ref interface } = *self;
+        let Bind { local, peer, v6_only, sharing, ref interface, accepts_each } = *self;
         if peer.is_some() || interface.is_some() {
             let message = "a listener has neither a peer nor an interface of its own".into();
             return Err(Error::Refused { kind: Refusal::Invalid, message });
         }
-        Ok(Request::Listen { local, v6_only, sharing, backlog })
+        Ok(Request::Listen { local, v6_only, sharing, backlog, accepts_each })
     }
 
     pub(crate) fn request(&self) -> Request {
-        let Bind { local, peer, v6_only, sharing, ref interface } = *self;
+        let Bind { local, peer, v6_only, sharing, ref interface, .. } = *self;
         let interface = interface.as_deref().map(str::to_owned);
         Request::BindUdp { local, peer, v6_only, sharing, interface }
     }

@@ -31,17 +31,21 @@ impl State {
         let Some(place) = self.places.get_or_insert_default().get(&handle).copied() else {
             // Of a socket that the program has closed.
             if let Event::Accepted(_, stream) = event {
-                let _ = queue.abort(stream);
+                let _ = queue.decline(stream);
             }
             return;
         };
         if let Event::Accepted(_, stream) = event {
             self.accepted(queue, place, stream);
         } else if let Some(file) = self.files.get_mut(place) {
-            let over = matches!(event, Event::StreamClosed(_));
+            let file_is_left = file.left;
+            let over = matches!(event, Event::StreamClosed(_) | Event::Released(_));
             note(queue, file, event);
             if over {
                 self.forget(handle);
+                if file_is_left {
+                    self.files.remove(place);
+                }
             }
         }
         self.touch(place);
@@ -103,6 +107,11 @@ fn note(queue: &'static AppQueue, file: &mut File, event: Event<'static>) {
         (Kind::Stream(stream), Event::Finished(_)) => stream.finished = true,
         (Kind::Stream(stream), Event::StreamFailed(_, errno)) => {
             (stream.phase, file.error) = (Phase::Over, errno.into());
+        }
+        // What was not read is the next one's.
+        (Kind::Stream(stream), Event::Released(_)) => {
+            (stream.stream, stream.offset) = (None, 0);
+            stream.received.clear();
         }
         (Kind::Stream(stream), Event::StreamClosed(_)) => {
             (stream.phase, stream.stream) = (Phase::Over, None);

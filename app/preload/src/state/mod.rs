@@ -271,6 +271,7 @@ impl State {
         log::note(format_args!("the stack is gone: {why}"));
         self.lost = true;
         self.drop_queue();
+        self.forget_left();
         let mut touched = Vec::new();
         for (place, file) in self.files.iter_mut() {
             touched.push(place);
@@ -286,6 +287,15 @@ impl State {
             }
         }
         touched.into_iter().for_each(|place| self.touch(place));
+    }
+
+    /// Forgets connections that the program has left: there is no stack to take what was not read of them.
+    pub(crate) fn forget_left(&mut self) {
+        let left = self.files.iter_mut().filter(|(_, file)| file.left);
+        let left: Vec<u32> = left.map(|(place, _)| place).collect();
+        for place in left {
+            self.files.remove(place);
+        }
     }
 
     /// Gives the queue up, with all buffers; handles name nothing any more.

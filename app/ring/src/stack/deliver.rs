@@ -1,5 +1,7 @@
 //! Datagrams, octets of streams and events go to the application, in frames that it has lent.
 
+use std::collections::VecDeque;
+
 use super::{Holder, StackEnd};
 use crate::app::AHEAD;
 use crate::entry::{Entry, Kind, NO_FRAME, SocketId};
@@ -18,6 +20,16 @@ pub enum Delivery {
     NoFrame,
     /// The receive ring is full. Drop it and count it against the socket.
     RingFull,
+}
+
+/// A frame with octets that were delivered, for [`StackEnd::read_back`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filled {
+    frame: u32,
+    loan: u32,
+    /// How many octets of it were not consumed.
+    pub left: u16,
+    len: u16,
 }
 
 impl StackEnd {
@@ -95,7 +107,7 @@ impl StackEnd {
     }
 
     /// Copies octets of a stream to the application, and returns how many there were frames and
-    /// entries for.
+    /// entries for. The frames are noted in `filled`.
     ///
     /// # Errors
     /// [`ChannelError::Corrupt`]: close the channel.
@@ -103,6 +115,7 @@ impl StackEnd {
         &mut self,
         stream: SocketId,
         octets: &[u8],
+        filled: &mut VecDeque<Filled>,
     ) -> Result<usize, ChannelError> {
         let mut done = 0;
         for part in octets.chunks(usize::from(self.geometry().payload_size())) {
@@ -111,9 +124,24 @@ impl StackEnd {
             let len = part.len() as u16;
             let (offset, kind) = (INFO_SIZE, Kind::Stream);
             self.receive.push(Entry { frame, socket: stream, offset, len, kind, more: 0 })?;
+            filled.push_back(Filled { frame, loan: self.loans[frame as usize], left: len, len });
             done += part.len();
         }
         Ok(done)
+    }
+
+    /// Appends the octets of a delivered frame that were not consumed to `out`; none when the application has given
+    /// the frame back, thus has read them.
+    pub fn read_back(&self, filled: &Filled, out: &mut VecDeque<u8>) {
+        let Filled { frame, loan, left, len } = *filled;
+        if self.loans.get(frame as usize) != Some(&loan) {
+            return;
+        }
+        let mut octets = vec![0; left.into()];
+        // It lies in the frame: the stack has written it.
+        if self.memory.read(frame, INFO_SIZE + (len - left), &mut octets) {
+            out.extend(octets);
+        }
     }
 
     /// Tells the application of an established stream: both ends, and the number of the listener
@@ -173,6 +201,7 @@ impl StackEnd {
         for _ in 0..REFILL {
             let Some(entry) = self.fill.pop()? else { break };
             if self.take_from_application(entry.frame, Holder::Stack) {
+                self.loans[entry.frame as usize] = self.loans[entry.frame as usize].wrapping_add(1);
                 self.free.push(entry.frame);
             }
         }

@@ -12,7 +12,7 @@ use crate::layout::{ChannelError, Geometry};
 use crate::memory::SharedMemory;
 use crate::ring::{Consumer, Producer};
 
-pub use deliver::Delivery;
+pub use deliver::{Delivery, Filled};
 pub use transmit::{MemoryUse, SentFrame, SentFrames, Transmit};
 
 /// The stack's private record of a frame's holder. The application's entries are checked against it.
@@ -68,6 +68,8 @@ pub struct StackEnd {
     own: Doorbell<'static>,
     holders: Box<[Holder]>,
     free: Vec<u32>,
+    /// How often each frame was lent, which tells whether one that was filled is still with the application.
+    loans: Box<[u32]>,
     /// The frames of the datagram that `next_transmit` returned last.
     parts: Vec<Part>,
     /// Frames to give back for which the completion ring had no room.
@@ -95,6 +97,7 @@ impl StackEnd {
             own: parts.stack,
             holders: vec![Holder::Application; geometry.frames as usize].into(),
             free: Vec::with_capacity(geometry.frames as usize),
+            loans: vec![0; geometry.frames as usize].into(),
             parts: Vec::with_capacity(usize::from(u8::MAX) + 1),
             owed: Vec::new(),
             misuse: Misuse::default(),

@@ -160,6 +160,8 @@ impl StackEnd {
             | Kind::Option
             | Kind::Info
             | Kind::Moved
+            | Kind::Accepted
+            | Kind::Released
             | Kind::Closed
                 if entry.frame == NO_FRAME =>
             {
@@ -212,6 +214,20 @@ impl StackEnd {
     /// Tells whether the channel's memory is still mapped here when the channel itself is closed.
     pub fn memory_use(&self) -> MemoryUse {
         MemoryUse(Arc::downgrade(&self.memory))
+    }
+
+    /// The place behind the last entry that the application has published: see [`has_taken`](Self::has_taken).
+    ///
+    /// # Errors
+    /// [`ChannelError::Corrupt`]: close the channel.
+    pub fn published(&mut self) -> Result<u32, ChannelError> {
+        self.transmit.look()?;
+        Ok(self.transmit.place().1)
+    }
+
+    /// Whether all entries before a place were taken.
+    pub fn has_taken(&self, place: u32) -> bool {
+        place.wrapping_sub(self.transmit.place().0) as i32 <= 0
     }
 
     /// Gives a kept frame back to the application, which sees it after [`publish`](Self::publish).

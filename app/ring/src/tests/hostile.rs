@@ -163,7 +163,7 @@ proptest! {
                     }
                     stack.complete()?;
                 }
-                stack.deliver_stream(3, &[2; 200])?;
+                stack.deliver_stream(3, &[2; 200], &mut Default::default())?;
                 if kept.len() > 3 {
                     kept.drain(..).try_for_each(|sent| stack.give_back(sent))?;
                 }

@@ -53,7 +53,8 @@ fn octets_are_delivered_as_far_as_there_are_frames() {
     let octets: Vec<u8> = (0..1000).map(|i| (i % 251) as u8).collect();
     let ends = info(9);
     assert!(stack.connected(STREAMS | 1, 3, &ends).unwrap());
-    let first = stack.deliver_stream(STREAMS | 1, &octets).unwrap();
+    let mut filled = Default::default();
+    let first = stack.deliver_stream(STREAMS | 1, &octets, &mut filled).unwrap();
     assert_eq!(first, 3 * 192, "four frames are lent, one has the connection");
     let _ = stack.publish();
 
@@ -74,7 +75,7 @@ fn octets_are_delivered_as_far_as_there_are_frames() {
         if got.len() == octets.len() {
             break;
         }
-        let more = stack.deliver_stream(STREAMS | 1, &octets[got.len()..]).unwrap();
+        let more = stack.deliver_stream(STREAMS | 1, &octets[got.len()..], &mut filled).unwrap();
         assert!(more > 0, "frames came back");
         let _ = stack.publish();
     }

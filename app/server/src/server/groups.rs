@@ -74,7 +74,7 @@ impl AppServer {
         Ok((group, self.own_socket(queue, socket)?))
     }
 
-    fn leave_group(&mut self, socket: u32, own: &Binding, group: Group) {
+    pub(super) fn leave_group(&mut self, socket: u32, own: &Binding, group: Group) {
         self.entries -= 1;
         self.groups.leave(group, &*self.network);
         if let Some(binding) = binding_of(own, group) {

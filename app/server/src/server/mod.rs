@@ -1,9 +1,11 @@
 //! The control side: the queues and sockets of each application.
 
 mod groups;
+mod holders;
 mod status;
 
 use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -29,6 +31,8 @@ use crate::worker::WorkerHandle;
 const FIRST_UNPRIVILEGED: u16 = 1024;
 
 struct Queue {
+    /// Says that another connection is the same application's.
+    key: u64,
     owner: Identity,
     /// The frames of the channel to each worker.
     frames: u32,
@@ -60,6 +64,8 @@ impl Socket {
 pub struct OpenedQueue {
     /// The queue.
     pub id: QueueId,
+    /// Whoever knows it may hold and claim streams for the queue.
+    pub key: u64,
     /// A channel for each worker, in their order.
     pub channels: Vec<OwnedFd>,
     /// The application sleeps on it.
@@ -89,6 +95,9 @@ pub struct AppServer {
     pub(crate) flows: Flows,
     /// How often a socket was opened or closed.
     changes: u64,
+    /// The keys of connections that hold streams.
+    holders: BTreeMap<u32, u64>,
+    /// The number of the next queue or holder.
     next_queue: QueueId,
     next_socket: u32,
 }
@@ -116,6 +125,7 @@ impl AppServer {
             memory: MemoryBound::none(),
             flows: Flows::default(),
             changes: 0,
+            holders: BTreeMap::new(),
             next_queue: 1,
             next_socket: 1,
         }
@@ -195,9 +205,11 @@ impl AppServer {
             QueueMemory { each, channels: ends.iter().map(|(end, _)| end.memory_use()).collect() };
         let id = self.next_queue;
         self.next_queue += 1;
+        let key = new_key();
         self.queues.insert(
             id,
             Queue {
+                key,
                 owner,
                 frames: geometry.frames,
                 memory,
@@ -211,7 +223,7 @@ impl AppServer {
                 return Err(error);
             }
         }
-        Ok(OpenedQueue { id, channels, wake, worker_wakes })
+        Ok(OpenedQueue { id, key, channels, wake, worker_wakes })
     }
 
     /// Closes a queue and all its sockets; the content of its rings is lost.
@@ -286,7 +298,10 @@ impl AppServer {
         for (worker, stats) in stats.into_iter().enumerate() {
             let sharing = request.sharing;
             let command = match request.backlog {
-                Some(backlog) => Command::AddListener { socket: id, queue, binding, backlog },
+                Some(backlog) => {
+                    let accepts_each = request.accepts_each;
+                    Command::AddListener { socket: id, queue, binding, backlog, accepts_each }
+                }
                 None => Command::AddSocket { socket: id, queue, binding, sharing, stats },
             };
             if let Err(error) = self.tell(worker, command) {
@@ -352,26 +367,6 @@ impl AppServer {
         there.ok_or(ServerError::NoSocket(socket))
     }
 
-    /// The number of workers, each with a channel to every application queue.
-    pub fn workers(&self) -> usize {
-        self.workers.len()
-    }
-
-    /// The frames of datagrams longer than an ordinary frame.
-    pub fn large(&self) -> Option<&Pool> {
-        self.large.as_ref()
-    }
-
-    /// How often sockets were opened or closed so far: while it stays, [`sockets`](Self::sockets) lists the same.
-    pub fn changes(&self) -> u64 {
-        self.changes
-    }
-
-    /// How many sockets are open.
-    pub fn socket_count(&self) -> usize {
-        self.sockets.len()
-    }
-
     /// Wakes the workers, so that commands are carried out by those that sleep. Call it after a
     /// row of changes; packets that arrive wake them as well.
     pub fn wake(&self) {
@@ -415,4 +410,9 @@ impl AppServer {
             }
         }
     }
+}
+
+/// A number that others do not guess: the standard library's hash with keys of the system's random source.
+fn new_key() -> u64 {
+    RandomState::new().hash_one(0)
 }

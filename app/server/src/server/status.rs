@@ -1,5 +1,7 @@
 //! What there is, for operators: every queue and every socket.
 
+use weever_packet::Pool;
+
 use super::AppServer;
 use crate::network::Group;
 use crate::request::{QueueStatus, SocketStatus};
@@ -35,5 +37,25 @@ impl AppServer {
             let (id, owner, frames) = (*id, queue.owner.clone(), queue.frames);
             QueueStatus { id, owner, sockets: queue.sockets.len(), counts, frames }
         })
+    }
+
+    /// The number of workers, each with a channel to every application queue.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The frames of datagrams longer than an ordinary frame.
+    pub fn large(&self) -> Option<&Pool> {
+        self.large.as_ref()
+    }
+
+    /// How often sockets were opened or closed so far: while it stays, [`sockets`](Self::sockets) lists the same.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// How many sockets are open.
+    pub fn socket_count(&self) -> usize {
+        self.sockets.len()
     }
 }

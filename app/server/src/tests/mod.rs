@@ -2,6 +2,7 @@
 
 mod flows;
 mod moves;
+mod sharing;
 mod streams;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -80,9 +81,14 @@ fn identity(uid: u32) -> Identity {
 
 impl Bench {
     fn open(&mut self) -> (u32, AppEnd) {
+        let (id, _, app) = self.open_with_key();
+        (id, app)
+    }
+
+    fn open_with_key(&mut self) -> (u32, u64, AppEnd) {
         let opened = self.server.open_queue(identity(0), GEOMETRY).unwrap();
-        let OpenedQueue { id, mut channels, .. } = opened;
-        (id, AppEnd::map(channels.remove(0)).unwrap())
+        let OpenedQueue { id, key, mut channels, .. } = opened;
+        (id, key, AppEnd::map(channels.remove(0)).unwrap())
     }
 
     fn bind(&mut self, queue: u32, port: u16) -> u32 {

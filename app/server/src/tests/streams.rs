@@ -10,19 +10,20 @@ use weever_net::stream::{
 
 use super::*;
 
-struct Streams {
-    bench: Bench,
-    port: Arc<dyn StreamPort>,
-    queue: u32,
-    app: AppEnd,
+pub(super) struct Streams {
+    pub(super) bench: Bench,
+    pub(super) port: Arc<dyn StreamPort>,
+    pub(super) queue: u32,
+    pub(super) key: u64,
+    pub(super) app: AppEnd,
 }
 
-fn streams() -> Streams {
+pub(super) fn streams() -> Streams {
     let mut bench = bench();
     let port = Arc::clone(&bench.port);
-    let (queue, app) = bench.open();
+    let (queue, key, app) = bench.open_with_key();
     bench.turn(Vec::new());
-    Streams { bench, port, queue, app }
+    Streams { bench, port, queue, key, app }
 }
 
 impl Streams {
@@ -33,18 +34,18 @@ impl Streams {
     }
 
     /// A turn of the worker; whether it woke the transport.
-    fn turn(&mut self) -> bool {
+    pub(super) fn turn(&mut self) -> bool {
         let _ = self.app.commit().unwrap();
         let packets = self.bench.turn(Vec::new());
         packets.iter().any(|packet| packet.meta().endpoints.protocol == 6)
     }
 
-    fn requests(&self) -> Vec<StreamRequest> {
+    pub(super) fn requests(&self) -> Vec<StreamRequest> {
         std::iter::from_fn(|| self.port.next_request()).collect()
     }
 
     /// Kind, number and payload of the entries that the application finds; its frames are released.
-    fn received(&mut self) -> Vec<(Kind, u32, Vec<u8>)> {
+    pub(super) fn received(&mut self) -> Vec<(Kind, u32, Vec<u8>)> {
         let mut all = Vec::new();
         while let Some(received) = self.app.receive().unwrap() {
             all.push((received.kind, received.socket, self.app.payload(&received).to_vec()));
@@ -53,14 +54,14 @@ impl Streams {
         all
     }
 
-    fn send(&mut self, stream: u32, octets: &[u8]) {
+    pub(super) fn send(&mut self, stream: u32, octets: &[u8]) {
         let mut frame = self.app.alloc().unwrap().unwrap();
         self.app.payload_mut(&mut frame)[..octets.len()].copy_from_slice(octets);
         self.app.submit_stream(frame, stream, (INFO_SIZE, octets.len() as u16)).unwrap();
     }
 }
 
-fn here(port: u16) -> SocketAddr {
+pub(super) fn here(port: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], port))
 }
 

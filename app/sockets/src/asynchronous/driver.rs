@@ -115,7 +115,9 @@ impl State {
             Event::StreamFailed(stream, errno) => {
                 self.with(stream, |inbox| inbox.failed = Some(errno));
             }
-            Event::StreamClosed(stream) => self.with(stream, |inbox| inbox.finished = true),
+            Event::StreamClosed(stream) | Event::Released(stream) => {
+                self.with(stream, |inbox| inbox.finished = true)
+            }
             // There are no other sockets on this queue.
             _ => {}
         }

@@ -1,9 +1,12 @@
 //! A thread's queue: connecting, committing and waiting. Its sockets are opened in `open`, datagrams
-//! come and go in `traffic`, TCP is in `streams`, and what a policy is told of them in `flows`.
+//! come and go in `traffic`, TCP is in `streams` and `stream_events`, streams of several processes are in `sharing`, and
+//! what a policy is told of sockets in `flows`.
 
 mod flows;
 mod open;
 mod options;
+mod sharing;
+mod stream_events;
 mod streams;
 mod traffic;
 
@@ -17,7 +20,7 @@ pub use flows::Flow;
 
 use crate::backend::{Backend, Process, QueueConfig};
 use crate::error::Error;
-use crate::opening::{Channel, Openings, open_queue};
+use crate::opening::{Channel, OpenedQueue, Openings, open_queue};
 use crate::stream::Streams;
 use crate::table::Table;
 
@@ -25,6 +28,8 @@ use crate::table::Table;
 /// thread at a time; several threads have a queue each. Dropping it closes its sockets.
 pub struct AppQueue {
     config: QueueConfig,
+    /// Its number and key.
+    name: Cell<(u32, u64)>,
     backend: RefCell<Box<dyn Backend>>,
     /// The stack writes to it when this thread sleeps.
     wake: OwnedFd,
@@ -52,9 +57,10 @@ impl AppQueue {
     /// # Errors
     /// As [`connect`](Self::connect).
     pub fn over(mut backend: Box<dyn Backend>, config: &QueueConfig) -> Result<AppQueue, Error> {
-        let (wake, channels) = open_queue(backend.as_mut(), config)?;
+        let OpenedQueue { name, wake, channels } = open_queue(backend.as_mut(), config)?;
         Ok(AppQueue {
             config: config.clone(),
+            name: Cell::new(name),
             backend: RefCell::new(backend),
             wake,
             channels,

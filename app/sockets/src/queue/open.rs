@@ -7,7 +7,7 @@ use weever_app_ring::control::{Request, Response, Share};
 
 use super::AppQueue;
 use crate::error::Error;
-use crate::opening::{Opened, Opening, UNDER_WAY, accepted, open_queue, socket_of};
+use crate::opening::{Opened, OpenedQueue, Opening, UNDER_WAY, accepted, open_queue, socket_of};
 use crate::table::{Bind, Entry, UdpSocket};
 
 impl AppQueue {
@@ -271,7 +271,9 @@ impl AppQueue {
     pub fn reconnect(&mut self) -> Result<Vec<(UdpSocket, Error)>, Error> {
         let backend = self.backend.get_mut();
         backend.restart()?;
-        (self.wake, self.channels) = open_queue(backend.as_mut(), &self.config)?;
+        let OpenedQueue { name, wake, channels } = open_queue(backend.as_mut(), &self.config)?;
+        (self.wake, self.channels) = (wake, channels);
+        self.name.set(name);
         self.current.set(0);
         let openings = self.openings.get_mut();
         let lost = openings.under_way.drain(..).map(|(which, _)| (which, Err(Error::Disconnected)));

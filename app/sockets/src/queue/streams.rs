@@ -1,16 +1,14 @@
-//! TCP on a queue: listening, connecting, writing, and the events of streams.
+//! TCP on a queue: listening, connecting and writing.
 
 use std::net::SocketAddr;
 
 use weever_app_ring::control::{Request, Response, Share};
-use weever_app_ring::{Frame, INFO_SIZE, Kind, PacketInfo, Received, STREAMS, SubmitError};
+use weever_app_ring::{Frame, INFO_SIZE, Kind, PacketInfo, SubmitError};
 
 use super::AppQueue;
 use crate::error::Error;
-use crate::events::Event;
-use crate::info::StreamInfo;
-use crate::octets::{StreamBuf, StreamTxBuf};
-use crate::stream::{Found, Listener, Stream, Streams, TcpListener, TcpStream};
+use crate::octets::StreamTxBuf;
+use crate::stream::{Listener, Stream, Streams, TcpListener, TcpStream};
 use crate::table::{Bind, next_generation};
 
 /// The most frames with octets that are not acknowledged, of one stream.
@@ -208,7 +206,7 @@ impl AppQueue {
         Ok((room, there.channel))
     }
 
-    fn most_unacknowledged(&self) -> u32 {
+    pub(super) fn most_unacknowledged(&self) -> u32 {
         (self.config.geometry.frames / 8).clamp(2, MOST_UNACKNOWLEDGED)
     }
 
@@ -287,117 +285,11 @@ impl AppQueue {
     }
 
     /// Tells the stack that streams are used by their new channels from now on, as far as the rings have room.
-    fn mark_moves(&self, streams: &mut Streams) {
+    pub(super) fn mark_moves(&self, streams: &mut Streams) {
         streams.marks.retain(|(number, channel, value)| {
             let mut end = self.channels[usize::from(*channel)].end.borrow_mut();
             // A broken channel is found out by the next call that reads it.
             !end.request(Kind::Moved, *number, *value).unwrap_or(true)
         });
     }
-
-    /// The next event that the library finds out by itself.
-    pub(super) fn next_found(&self) -> Option<Event<'_>> {
-        if self.streams.borrow().is_empty() {
-            return None;
-        }
-        self.note_returned();
-        Some(match self.streams.borrow_mut().found.pop_front()? {
-            Found::Writable(stream) => Event::Writable(stream),
-            Found::Failed(stream, errno) => Event::StreamFailed(stream, errno),
-        })
-    }
-
-    /// Takes back frames, and notes those of streams.
-    pub(super) fn reap(&self) -> Result<(), Error> {
-        for channel in &self.channels {
-            channel.end.borrow_mut().reap()?;
-        }
-        self.note_returned();
-        Ok(())
-    }
-
-    /// Notes the frames that have come back.
-    fn note_returned(&self) {
-        let mut streams = self.streams.borrow_mut();
-        let limit = self.most_unacknowledged();
-        for channel in &self.channels {
-            let mut end = channel.end.borrow_mut();
-            while let Some(returned) = end.next_returned() {
-                streams.returned(returned, limit);
-            }
-        }
-    }
-
-    /// The event of an entry that concerns a stream or a listener; nothing when it is closed here.
-    pub(super) fn stream_event(&self, channel: u16, received: Received) -> Option<Event<'_>> {
-        let mut streams = self.streams.borrow_mut();
-        let Received { socket: number, kind, frame, offset, len, .. } = received;
-        if kind == Kind::Connected {
-            let frame = frame?;
-            let frames = self.frames_of(channel);
-            let asked_as = frames.bytes(&frame, offset, len).first_chunk().copied();
-            let asked_as = u32::from_ne_bytes(asked_as.unwrap_or_default());
-            let info = frames.info(&frame);
-            self.release(channel, Some(frame));
-            let listener = streams.listeners.get(&asked_as).map(|listener| listener.handle);
-            let stream = match listener {
-                Some(_) => streams.add(number, channel),
-                None if number >= STREAMS => {
-                    // Its listener was closed while it was on its way; nobody will ever know it.
-                    let mut end = self.channels[usize::from(channel)].end.borrow_mut();
-                    let _full_or_broken = end.request(Kind::Abort, number, 0);
-                    return None;
-                }
-                None => streams.handle(number)?,
-            };
-            streams.get(stream).ok()?.ends = Some((info.local, info.remote));
-            return Some(match listener {
-                Some(listener) => Event::Accepted(listener, stream),
-                None => Event::Connected(stream),
-            });
-        }
-        let Some(stream) = streams.handle(number) else {
-            self.release(channel, frame);
-            return None;
-        };
-        Some(match kind {
-            Kind::Stream => {
-                streams.get(stream).ok()?.held += u32::from(len);
-                let (queue, range) = (self, (offset, len));
-                Event::Octets(StreamBuf { queue, stream, channel, frame, range })
-            }
-            Kind::Info => {
-                let frame = frame?;
-                let info = StreamInfo::of(self.frames_of(channel).bytes(&frame, offset, len));
-                self.release(channel, Some(frame));
-                Event::Info(stream, info)
-            }
-            Kind::Moved => {
-                let to = offset.min(self.channels.len() as u16 - 1);
-                streams.change_over(number, (channel, to));
-                self.mark_moves(&mut streams);
-                return None;
-            }
-            Kind::Finished => Event::Finished(stream),
-            Kind::Error => Event::StreamFailed(stream, offset),
-            Kind::Closed => {
-                streams.open.remove(&number);
-                Event::StreamClosed(stream)
-            }
-            _ => return None,
-        })
-    }
-
-    /// After the stack has ended: streams have failed, and listeners have to be opened anew.
-    pub(super) fn forget_streams(&mut self) -> Vec<Listener> {
-        let streams = self.streams.get_mut();
-        streams.readers.clear();
-        for (number, Stream { generation, .. }) in streams.open.drain() {
-            streams.found.push_back(Found::Failed(TcpStream { number, generation }, RESET));
-        }
-        streams.listeners.drain().map(|(_, listener)| listener).collect()
-    }
 }
-
-/// `ECONNRESET`.
-const RESET: u16 = 104;

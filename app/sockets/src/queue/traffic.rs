@@ -125,7 +125,12 @@ impl AppQueue {
         let (number, kind, errno) = (received.socket, received.kind, received.offset);
         let of_stream = matches!(
             kind,
-            Kind::Stream | Kind::Connected | Kind::Finished | Kind::Info | Kind::Moved
+            Kind::Stream
+                | Kind::Connected
+                | Kind::Finished
+                | Kind::Info
+                | Kind::Moved
+                | Kind::Released
         );
         if of_stream || number >= FIRST_STREAM {
             return Ok(self.stream_event(channel, received));

@@ -1,0 +1,83 @@
+//! Events of streams, and answers, are written into the rings of their applications.
+
+use weever_app_ring::{Delivery, Kind, PacketInfo};
+use weever_net::stream::{StreamEvent, StreamId};
+
+use crate::channels::{Channel, Channels};
+use crate::passage::Told;
+use crate::streams::Streams;
+
+impl Streams {
+    /// Tells applications of events as far as there is room, each channel's in order.
+    pub(crate) fn tell_untold(&mut self, channels: &mut Channels) {
+        if !self.unplaced.is_empty() {
+            self.place(channels);
+        }
+        let mut full: Vec<u32> = Vec::new();
+        self.released.retain(|name| !tell(*name, &Told::Released, channels));
+        for _ in 0..self.untold.len() {
+            let Some((id, what)) = self.untold.pop_front() else { break };
+            let place = self.open.get(&id).map(|there| (there.queue, there.number, there.open));
+            let relay = || self.relays.get(&id).map(|there| (there.queue, there.number, true));
+            let Some((queue, number, open)) = place.or_else(relay) else { continue };
+            let told = !open || !full.contains(&queue) && tell((queue, number), &what, channels);
+            if !told {
+                full.push(queue);
+                self.untold.push_back((id, what));
+            } else if matches!(what, Told::Event(StreamEvent::Closed)) {
+                self.forget(id, channels);
+            }
+        }
+    }
+
+    pub(crate) fn forget(&mut self, id: StreamId, channels: &mut Channels) {
+        let Some(stream) = self.open.remove(&id) else { return };
+        if stream.open {
+            self.named.remove(&(stream.queue, stream.number));
+        }
+        self.holds -= stream.holders.len();
+        stream.holders.iter().for_each(|name| _ = self.named.remove(name));
+        self.return_all(stream.sent);
+        self.give_back(channels);
+    }
+}
+
+/// Writes an event or an answer into the ring of a stream's channel; false when there is no room. Done once
+/// the application is gone.
+fn tell((queue, number): (u32, u32), what: &Told, channels: &mut Channels) -> bool {
+    let Some(channel) = channels.of(queue) else { return true };
+    let event = match what {
+        Told::Event(event) => *event,
+        Told::Moved(worker) => {
+            return tell_plain(number, (Kind::Moved, *worker), channel);
+        }
+        Told::Released => return tell_plain(number, (Kind::Released, 0), channel),
+        Told::Info(info) => {
+            let told = channel.end.inform(number, &info[..]);
+            channel.dirty = true;
+            channel.broken |= told.is_err();
+            return told.unwrap_or(true);
+        }
+    };
+    let what = match event {
+        StreamEvent::Connected { local, remote } => {
+            let ends = PacketInfo { local, remote, ..PacketInfo::default() };
+            let told = channel.end.connected(number, number, &ends);
+            channel.dirty = true;
+            channel.broken |= told.is_err();
+            return told.unwrap_or(true);
+        }
+        StreamEvent::Finished => (Kind::Finished, 0),
+        StreamEvent::Failed(errno) => (Kind::Error, errno),
+        _ => (Kind::Closed, 0),
+    };
+    tell_plain(number, what, channel)
+}
+
+/// Writes an entry without a frame.
+fn tell_plain(number: u32, (kind, value): (Kind, u16), channel: &mut Channel) -> bool {
+    let told = channel.end.notify(number, kind, (value, 0), None);
+    channel.dirty = true;
+    channel.broken |= told.is_err();
+    told.is_ok_and(|told| told == Delivery::Delivered) || channel.broken
+}

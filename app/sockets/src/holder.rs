@@ -1,0 +1,84 @@
+//! A connection to the stack that holds streams for a process without a queue.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use weever_app_ring::SocketId;
+use weever_app_ring::control::{Connection, Request, Response};
+
+use crate::error::Error;
+use crate::opening::accepted;
+use crate::queue::AppQueue;
+use crate::stream::TcpStream;
+
+/// Holds streams that a queue has, or had: they are not closed before all its holders are. It is a descriptor, which a
+/// child inherits and which can be sent to another process. Processes that share one use it in turn.
+#[derive(Debug)]
+pub struct Holder {
+    connection: Connection,
+    number: u32,
+    key: u64,
+}
+
+impl Holder {
+    pub(crate) fn new(
+        path: &Path,
+        (holder, key): (u32, u64),
+        stream: Option<SocketId>,
+    ) -> Result<Holder, Error> {
+        let connection = Connection::connect(path)
+            .map_err(|source| Error::NoStack { path: path.to_owned(), source })?;
+        match ask(&connection, &Request::Hold { holder, key, stream })? {
+            Response::Held { holder: number, key } => Ok(Holder { connection, number, key }),
+            other => Err(Error::Protocol(format!("{other:?}"))),
+        }
+    }
+
+    /// The holder of a connection that another process has made, with its [name](Self::name).
+    pub fn over(connection: OwnedFd, (number, key): (u32, u64)) -> Holder {
+        Holder { connection: Connection::over(connection), number, key }
+    }
+
+    /// Its number and key, which a process that gets its descriptor needs.
+    pub fn name(&self) -> (u32, u64) {
+        (self.number, self.key)
+    }
+
+    /// Another holder of the same streams, or of the one with this number. Blocks until the stack, at `path`, has
+    /// answered.
+    ///
+    /// # Errors
+    /// [`Error::NoStack`], [`Error::Refused`], [`Error::Disconnected`].
+    pub fn hold(&self, path: &Path, only: Option<SocketId>) -> Result<Holder, Error> {
+        Holder::new(path, self.name(), only)
+    }
+
+    /// Takes a stream to a queue, which has it alone from now on: what was not read of it comes there. It is not held here
+    /// any more; the queue that had it may claim it back. Blocks until the stack has answered.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when it is over or not held here, [`Error::Disconnected`].
+    pub fn claim(&self, stream: SocketId, queue: &AppQueue) -> Result<TcpStream, Error> {
+        queue.claimed(ask(&self.connection, &queue.claim_request(stream))?)
+    }
+
+    /// Holds a stream no more. Blocks until the stack has answered.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`].
+    pub fn release(&self, stream: SocketId) -> Result<(), Error> {
+        ask(&self.connection, &Request::Release { stream }).map(drop)
+    }
+}
+
+fn ask(connection: &Connection, request: &Request) -> Result<Response, Error> {
+    connection.send(request, &[])?;
+    let (answer, _) = connection.receive()?;
+    accepted(answer)
+}
+
+impl AsFd for Holder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+}

@@ -1,0 +1,121 @@
+//! Streams that go from one process' queue to another's, and those that are not accepted.
+
+use std::net::SocketAddr;
+
+use weever_app_ring::control::{Request, Response};
+use weever_app_ring::{Kind, SocketId};
+
+use super::AppQueue;
+use crate::error::Error;
+use crate::holder::Holder;
+use crate::stream::{TcpListener, TcpStream};
+
+impl AppQueue {
+    /// Whether a listener gets connections, as a new one does. While no listener with its address and port does, they
+    /// wait. Blocks until the stack has answered.
+    ///
+    /// # Errors
+    /// [`Error::NoSocket`], [`Error::Disconnected`].
+    pub fn serve(&self, listener: TcpListener, serves: bool) -> Result<(), Error> {
+        let socket = self.streams.borrow().listener(listener)?;
+        self.ask(&Request::Serve { socket, serves }).map(drop)
+    }
+
+    /// Says that the program has accepted a connection, of a listener that [accepts
+    /// each](crate::Bind::accepting_each). The stack sees it after [`commit`](Self::commit).
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] when the ring is full, [`Error::NoSocket`], [`Error::Channel`].
+    pub fn accept(&self, stream: TcpStream) -> Result<(), Error> {
+        self.tell(stream, Kind::Accepted, 0)
+    }
+
+    /// Lets go of a connection that was not accepted: it goes to another listener, or is reset if there is none. As for the
+    /// rest, it is like [`release_stream`](Self::release_stream).
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub fn decline(&self, stream: TcpStream) -> Result<(), Error> {
+        self.let_go(stream, 0)
+    }
+
+    /// Lets go of a stream: one that other processes [hold](Self::hold) waits for them, any other is closed. Keep what was received of it until
+    /// [`Event::Released`](crate::Event::Released) comes: it is taken out of the buffers. The stack sees it after
+    /// [`commit`](Self::commit).
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub fn release_stream(&self, stream: TcpStream) -> Result<(), Error> {
+        self.let_go(stream, 1)
+    }
+
+    fn let_go(&self, stream: TcpStream, value: u32) -> Result<(), Error> {
+        let (channel, read) = {
+            let mut streams = self.streams.borrow_mut();
+            let there = streams.get(stream)?;
+            (usize::from(there.channel), there.read)
+        };
+        let mut end = self.channels[channel].end.borrow_mut();
+        if end.transmit_room(2)? < 2 {
+            return Err(Error::WouldBlock);
+        }
+        if read > 0 {
+            end.request(Kind::Consumed, stream.number, read)?;
+        }
+        end.request(Kind::Released, stream.number, value)?;
+        drop(end);
+        let mut streams = self.streams.borrow_mut();
+        let there = streams.get(stream)?;
+        (there.read, there.finished) = (0, true);
+        Ok(())
+    }
+
+    /// A connection of its own to the stack that holds the streams of this queue, or one of them, for a process that may
+    /// use them later: its child, or one that gets the connection. They are not closed before it is. What was read
+    /// and sent until now is committed. Blocks until the stack has answered.
+    ///
+    /// # Errors
+    /// [`Error::NoStack`], [`Error::Refused`], [`Error::Disconnected`]; [`Error::WouldBlock`] when the ring has no
+    /// room for what was read.
+    pub fn hold(&self, only: Option<TcpStream>) -> Result<Holder, Error> {
+        self.publish()?;
+        if !self.streams.borrow().readers.is_empty() {
+            return Err(Error::WouldBlock);
+        }
+        Holder::new(&self.config.path, self.name.get(), only.map(|stream| stream.number))
+    }
+
+    /// Claims a stream back that [another process has](crate::Event::Released). Blocks until the stack has answered.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when it is over, or was never this queue's; [`Error::Disconnected`].
+    pub fn claim(&self, number: SocketId) -> Result<TcpStream, Error> {
+        let answer = self.ask(&self.claim_request(number))?;
+        self.claimed(answer)
+    }
+
+    pub(crate) fn claim_request(&self, stream: SocketId) -> Request {
+        let (queue, key) = self.name.get();
+        Request::Claim { stream, queue, key }
+    }
+
+    /// A stream is this queue's from now on.
+    pub(crate) fn claimed(&self, answer: Response) -> Result<TcpStream, Error> {
+        let Response::Claimed { stream, channel, local, remote } = answer else {
+            return Err(Error::Protocol(format!("{answer:?}")));
+        };
+        if usize::from(channel) >= self.channels.len() {
+            return Err(Error::Protocol(format!("there is no channel {channel}")));
+        }
+        let mut streams = self.streams.borrow_mut();
+        let handle = streams.add(stream, channel);
+        let ends: (SocketAddr, SocketAddr) = (local, remote);
+        streams.get(handle)?.ends = Some(ends);
+        Ok(handle)
+    }
+
+    /// The number by which the stack knows a stream.
+    pub fn stream_number(&self, stream: TcpStream) -> SocketId {
+        stream.number
+    }
+}
