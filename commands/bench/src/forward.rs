@@ -148,7 +148,7 @@ impl Memory {
 }
 
 /// The router's links, without queues: source and sink are its neighbours.
-pub(crate) fn legs() -> Vec<Leg> {
+fn legs() -> Vec<Leg> {
     vec![
         leg("near", NEAR_MAC, NEAR, (SOURCE, GENERATOR_MAC)),
         leg("far", FAR_MAC, FAR, (SINK, SINK_MAC)),

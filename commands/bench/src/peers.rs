@@ -54,7 +54,7 @@ pub(crate) fn host(
 }
 
 /// The same before it is built.
-pub(crate) fn builder(
+fn builder(
     graph: Graph,
     source: &str,
     legs: Vec<Leg>,

@@ -1,7 +1,7 @@
 //! The work of the compared threads: the host's graph as a router.
 //!
-//! *Light*, as the paper's l3fwd: IPv4 between two links by longest prefix match, over [`ROUTES`] routes of
-//! many lengths. *Heavy*, as its IPsec gateway: a third of packets goes into a tunnel, encrypted as often as it
+//! *Light*, as the paper's l3fwd: IPv4 and IPv6 between two links by longest prefix match, over routes of many
+//! lengths ([`routes`]). *Heavy*, as its IPsec gateway: a third of packets goes into a tunnel, encrypted as often as it
 //! takes for [`HEAVY`], a third is dropped by a rule, a third is forwarded. Links are in memory.
 
 use std::net::Ipv4Addr;
@@ -9,27 +9,21 @@ use std::time::{Duration, Instant};
 
 use weever_engine::{Entry, Worker};
 use weever_graph::{Attr, Graph, Node, NodeId, NodeKind, Port};
-use weever_host::{Prefix, Route};
+use weever_host::{HostBuilder, Prefix, Route};
 use weever_link::LinkQueue;
 use weever_models::counters::HOST_SOURCE;
 use weever_models::{HostConfig, host};
 use weever_packet::{BURST, Burst, Pool, PoolConfig, first_n};
 use weever_unicorn::predicate;
-use weever_wire::MacAddr;
 
 use super::queue::Packet;
-use crate::crossing::{SINK, SOURCE};
-use crate::forward::{NEAR_MAC, legs, queue};
-use crate::rig::GENERATOR_MAC;
-use crate::traffic::udp_frame;
+use super::routes;
+use crate::crossing::SINK;
+use crate::forward::queue;
 use crate::{BenchError, peers};
 
 /// The time that an encrypted packet takes.
 pub(super) const HEAVY: Duration = Duration::from_micros(5);
-/// Routes of a router, beside those to its own links.
-pub(super) const ROUTES: u32 = 1000;
-/// Frames of the light load, each to another destination.
-const FRAMES: u32 = 255;
 /// Destinations of the heavy load, a third each: encrypted, forwarded, dropped.
 const THIRDS: [Ipv4Addr; 3] =
     [Ipv4Addr::new(10, 9, 1, 1), Ipv4Addr::new(10, 8, 1, 1), Ipv4Addr::new(10, 7, 1, 1)];
@@ -76,40 +70,11 @@ impl Work {
     }
 
     fn frames(self) -> Result<Vec<Vec<u8>>, BenchError> {
-        let destinations: Vec<Ipv4Addr> = match self {
-            Work::Light => {
-                let routes: Vec<Prefix> = routes().collect();
-                let at = |n: u32| routes[(n * ROUTES / FRAMES) as usize];
-                (0..FRAMES).filter_map(|n| host_in(at(n), n)).collect()
-            }
-            Work::Heavy(_) => THIRDS.into(),
-        };
-        let frame = |to| {
-            let ends = (MacAddr(GENERATOR_MAC), SOURCE, MacAddr(NEAR_MAC), to);
-            udp_frame(ends, 9, 60).map_err(BenchError::of("frame"))
-        };
-        destinations.into_iter().map(frame).collect()
+        match self {
+            Work::Light => routes::frames(),
+            Work::Heavy(_) => THIRDS.into_iter().map(|to| routes::frame(to.into())).collect(),
+        }
     }
-}
-
-/// Networks of 16 to 28 bits in 10.128.0.0/9; longer ones lie in shorter ones.
-fn routes() -> impl Iterator<Item = Prefix> {
-    let mut random = fastrand::Rng::with_seed(7);
-    let mut seen = std::collections::HashSet::new();
-    std::iter::repeat_with(move || {
-        let length = [16, 18, 20, 22, 24, 24, 24, 26, 28][random.usize(0..9)];
-        let address = 0x0a80_0000 | random.u32(..1 << 23);
-        Prefix::new(Ipv4Addr::from_bits(address & (u32::MAX << (32 - length))).into(), length as u8)
-    })
-    .flatten()
-    .map(Prefix::network)
-    .filter(move |prefix| seen.insert(*prefix))
-    .take(ROUTES as usize)
-}
-
-/// A host in a network of IPv4.
-fn host_in(prefix: Prefix, n: u32) -> Option<Ipv4Addr> {
-    Some(Ipv4Addr::from_bits(prefix.v4()?.addr().to_bits() | (1 + n % 14)))
 }
 
 /// A node with these ports; those without targets are drops.
@@ -174,11 +139,12 @@ impl Router {
     pub(super) fn new(work: Work) -> Result<Router, BenchError> {
         let config = PoolConfig { frames: 1024, ..PoolConfig::default() };
         let pool = Pool::new(config).map_err(BenchError::of("pool"))?;
-        let mut builder = peers::builder(work.graph()?, HOST_SOURCE, legs(), pool)?;
-        let thirds = THIRDS.into_iter().filter_map(|to| Prefix::new(to.into(), 32));
-        for to in routes().chain(thirds) {
+        let mut builder = HostBuilder::new(pool);
+        routes::install(&mut builder)?;
+        for to in THIRDS.into_iter().filter_map(|to| Prefix::new(to.into(), 32)) {
             builder.route(&Route::via(to, SINK.into())).map_err(BenchError::of("route"))?;
         }
+        builder.graph(work.graph()?, HOST_SOURCE);
         let host = builder.build(0).map_err(BenchError::of("gateway"))?;
         let (worker, entry) = peers::worker_of(host, HOST_SOURCE)?;
         let (far, burst, frames) = (queue(Vec::new())?, Burst::new(), work.frames()?);
@@ -222,6 +188,7 @@ impl Router {
 
 #[cfg(test)]
 mod tests {
+    use super::super::routes::LENGTHS;
     use super::*;
 
     fn sent_of(work: Work, packets: u64) -> (u64, u64) {
@@ -235,23 +202,27 @@ mod tests {
     }
 
     #[test]
-    fn the_light_router_has_a_route_for_every_packet() {
-        assert_eq!(sent_of(Work::Light, 1000), (1000, 60 * 1000));
+    fn the_light_router_forwards_every_packet_of_both_families() {
+        assert_eq!(
+            sent_of(Work::Light, 1000),
+            (1000, LENGTHS.map(|length| 500 * length as u64).iter().sum())
+        );
+    }
+
+    #[test]
+    fn without_their_routes_packets_go_nowhere() {
+        let mut router = Router::new(Work::Light).unwrap();
+        for to in ["10.9.9.9", "2001:db9::1"] {
+            router.frames = vec![routes::frame(to.parse().unwrap()).unwrap()];
+            let before = router.sent();
+            router.serve(&[Packet::default(); 7], 0).unwrap();
+            assert_eq!(router.sent(), before, "{to}");
+        }
     }
 
     #[test]
     fn the_gateway_encrypts_a_third_and_drops_a_third() {
         // A datagram of 46 bytes gets 20 + 16 + 2 + 16 more.
         assert_eq!(sent_of(Work::Heavy(2), 300), (200, 100 * 60 + 100 * (14 + 46 + 54)));
-    }
-
-    #[test]
-    fn longer_routes_lie_in_shorter_ones() {
-        let all: Vec<Prefix> = routes().collect();
-        assert_eq!(all.len(), ROUTES as usize);
-        let inside = |one: &Prefix| {
-            all.iter().any(|other| one.len() > other.len() && other.contains(one.addr()))
-        };
-        assert!(all.iter().filter(|one| inside(one)).count() > 50);
     }
 }

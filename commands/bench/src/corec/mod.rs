@@ -19,6 +19,7 @@ mod order;
 mod path;
 mod queue;
 mod reorder;
+mod routes;
 mod simulation;
 mod team;
 mod theory;

@@ -14,9 +14,10 @@
 use std::path::Path;
 
 use super::claims::Claims;
-use super::gateway::{HEAVY, ROUTES, Work};
+use super::gateway::{HEAVY, Work};
 use super::order::Order;
 use super::queue::{Queue, RING, SKEW, Spread, queues};
+use super::routes::ROUTES;
 use super::team::{PACKETS, Team};
 use super::virtual_time::{self, Latencies};
 use crate::samples::{Plan, Samples};
@@ -171,10 +172,10 @@ pub(super) fn measure(plan: Plan, capture: Option<&Path>) -> Result<Report, Benc
 fn describe(report: &mut Report, heavy: Work, cores: usize) {
     let Work::Heavy(passes) = heavy else { return };
     report.setup(format!(
-        "{cores} cores, rings of {RING} in memory; a thread's router is the host's graph with {ROUTES} routes"
+        "{cores} cores, rings of {RING} in memory; a thread's router is the host's graph with {ROUTES} routes of IPv4 and {ROUTES} of IPv6"
     ));
     report.setup(format!(
-        "light: all packets forwarded; heavy: a third encrypted for {HEAVY:?} ({passes} passes of AES-128-GCM), \
+        "light: all packets forwarded, half of them IPv6; heavy: a third encrypted for {HEAVY:?} ({passes} passes of AES-128-GCM), \
          a third forwarded, a third dropped"
     ));
     report.setup(format!(
