@@ -147,6 +147,30 @@ fn a_helper_that_sleeps_is_rung_for_when_packets_are_left() {
     link.ends_with_every_frame_at_home();
 }
 
+/// Its worker has ended, in its sleep or at work: those that are left take all, and are woken in its place.
+#[test]
+fn a_helper_that_is_gone_takes_no_packet_and_no_bell_with_it() {
+    require_net_admin!();
+    let mut link = shared(3, 3);
+    assert!(link.queues[1].prepare_to_sleep() && link.queues[2].prepare_to_sleep());
+    let ended = link.queues.remove(1);
+    std::thread::spawn(move || drop(ended)).join().unwrap();
+    link.awaits(0..30);
+    let led = link.polls(0);
+    assert!(led.len() < 30, "it leaves others their part");
+    assert!(is_readable(&*link.queues[1]), "the one that is left is woken");
+    link.queues[1].end_sleep();
+    let mut all = led;
+    while all.len() < 30 {
+        let polled = [link.polls(1), link.polls(0)].concat();
+        assert!(!polled.is_empty(), "{all:?}");
+        all.extend(polled);
+    }
+    all.sort_unstable();
+    assert_eq!(all, (0..30).collect::<Vec<_>>(), "none is lost");
+    link.ends_with_every_frame_at_home();
+}
+
 #[test]
 fn a_number_of_threads_that_there_are_not_is_refused() {
     require_net_admin!();

@@ -31,6 +31,12 @@
 //! until the ring is full (or empty). [`MultiProducer::unpublished`] and
 //! [`MultiConsumer::unreleased`] show it.
 //!
+//! A thread that ends with slots in hand gives them back, whether it returns, fails, panics or is ended by
+//! `pthread_exit` or `pthread_cancel`: all of these drop what it has. A [`Claim`] releases its slots then, and
+//! its descriptors are lost with it; a [`Reservation`] leaves a gap that the next to push fills. What
+//! runs no destructors is not seen: `mem::forget`, and the bare system call `exit`, which ends a thread
+//! behind the back of the libraries. A signal such as SIGKILL ends the process, never one thread.
+//!
 //! The kernel-visible index has 32 bits. A thread that is stopped exactly between reading it and
 //! its CAS while an exact multiple of 2³² descriptors pass through the ring (7 minutes at 10
 //! Mpps) would move it wrongly. The paper accepts the same for its 32-bit id.
@@ -54,6 +60,7 @@
 //! `stepped` parks a thread before each of its atomic operations while others go on, and runs thousands of
 //! schedules that a seed determines. Threads against a simulated kernel are in `tests/stress.rs`, random schedules against an
 //! obvious reference in `tests/property.rs`. Real signals stop a real thread in `tests/signals.rs`, for seconds once.
+//! Threads end with descriptors in hand in `tests/endings.rs`.
 #![allow(unsafe_code, reason = "rings live in memory shared with the kernel")]
 
 mod consumer;

@@ -1,6 +1,8 @@
 //! A ring that we fill and the kernel drains: fill and TX.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::parts::{RingError, RingParts};
 use crate::sequencer::Sequencer;
@@ -9,10 +11,12 @@ use crate::sequencer::Sequencer;
 ///
 /// `push*` and [`reserve`](Self::reserve) put descriptors in; the other methods are getters.
 /// Share it by reference or in an `Arc`. None of its methods blocks, allocates or makes a system
-/// call; kicking the kernel ([`needs_wakeup`](Self::needs_wakeup)) is the caller's business.
+/// call, but for a [`Reservation`] that ends unpublished; kicking the kernel
+/// ([`needs_wakeup`](Self::needs_wakeup)) is the caller's business.
 pub struct MultiProducer<T> {
     parts: RingParts<T>,
     gate: Sequencer,
+    gaps: Gaps,
 }
 
 impl<T: Copy + Send> MultiProducer<T> {
@@ -29,7 +33,7 @@ impl<T: Copy + Send> MultiProducer<T> {
         parts.check()?;
         // SAFETY: the indices are valid and ours alone by the caller's word.
         let gate = unsafe { Sequencer::new(parts.producer, parts.consumer, parts.len, parts.len) };
-        Ok(MultiProducer { parts, gate })
+        Ok(MultiProducer { parts, gate, gaps: Gaps::default() })
     }
 
     /// The number of slots.
@@ -69,10 +73,32 @@ impl<T: Copy + Send> MultiProducer<T> {
 
     #[inline]
     fn push_at_least(&self, min: u32, items: &[T]) -> usize {
-        let Some(slots) = self.reserve_between(min, clamp(items.len())) else { return 0 };
-        let n = slots.len() as usize;
-        slots.publish_with(|i| items[i as usize]);
-        n
+        if self.gaps.is_any() {
+            return self.push_from_a_gap_on(min, items);
+        }
+        let Some(slots) = self.take(min, clamp(items.len())) else { return 0 };
+        slots.publish(items)
+    }
+
+    /// The same where a reservation has left a gap: it is filled first, since nothing behind it is visible.
+    #[cold]
+    fn push_from_a_gap_on(&self, min: u32, items: &[T]) -> usize {
+        let max = clamp(items.len());
+        let gap = self.gaps.take(1, max).map(|range| self.reservation(range));
+        let filled = gap.as_ref().map_or(0, Reservation::len);
+        let rest = if filled < max {
+            self.take(min.saturating_sub(filled).max(1), max - filled)
+        } else {
+            None
+        };
+        if filled + rest.as_ref().map_or(0, Reservation::len) < min {
+            return 0;
+        }
+        let (first, behind) = items.split_at(filled as usize);
+        [(gap, first), (rest, behind)]
+            .into_iter()
+            .map(|(slots, items)| slots.map_or(0, |slots| slots.publish(items)))
+            .sum()
     }
 
     /// Reserves between 1 and `max` slots, to be written and published in one go; `None` if the
@@ -88,10 +114,19 @@ impl<T: Copy + Send> MultiProducer<T> {
         self.reserve_between(n, n)
     }
 
-    #[inline]
     fn reserve_between(&self, min: u32, max: u32) -> Option<Reservation<'_, T>> {
-        let range = self.gate.claim(min, max)?;
-        Some(Reservation { ring: self, range })
+        let gap = if self.gaps.is_any() { self.gaps.take(min, max) } else { None };
+        gap.map(|range| self.reservation(range)).or_else(|| self.take(min, max))
+    }
+
+    #[inline]
+    fn take(&self, min: u32, max: u32) -> Option<Reservation<'_, T>> {
+        Some(self.reservation(self.gate.claim(min, max)?))
+    }
+
+    #[inline]
+    fn reservation(&self, range: Range<u64>) -> Reservation<'_, T> {
+        Reservation { ring: self, written: range.start, range }
     }
 }
 
@@ -101,32 +136,102 @@ fn clamp(len: usize) -> u32 {
 
 /// Slots that belong to the holder until it publishes them.
 ///
-/// A reservation that is dropped without being published blocks the ring for good, as the kernel
-/// knows no holes: reserve when the descriptors are at hand.
-#[must_use = "a reservation that is not published blocks the ring"]
+/// The kernel knows no holes, so those behind a reservation wait for it: reserve when the descriptors are at hand.
+/// What a reservation has not written when it is dropped, in whatever way its thread ends, is a gap that the
+/// next to reserve or push gets, before any other slots. Descriptors of a thread that fills one of them may overtake
+/// earlier ones of its own.
+#[must_use = "what is behind a reservation waits until it is published"]
 pub struct Reservation<'r, T> {
     ring: &'r MultiProducer<T>,
     range: Range<u64>,
+    /// All before it are written.
+    written: u64,
 }
 
-impl<T: Copy + Send> Reservation<'_, T> {
+impl<T> Reservation<'_, T> {
     /// The number of slots, at least 1.
     #[allow(clippy::len_without_is_empty, reason = "a reservation is never empty")]
     pub fn len(&self) -> u32 {
         (self.range.end - self.range.start) as u32
     }
+}
 
+impl<T: Copy + Send> Reservation<'_, T> {
     /// Writes `descriptor(i)` into slot `i`, for `i` in `0..len`, and hands all to the kernel as
-    /// soon as earlier reservations are handed over. `descriptor` must not panic.
+    /// soon as earlier reservations are handed over. If `descriptor` panics, those that it has made are handed over.
     #[inline]
-    pub fn publish_with(self, mut descriptor: impl FnMut(u32) -> T) {
+    pub fn publish_with(mut self, mut descriptor: impl FnMut(u32) -> T) {
         for (i, position) in self.range.clone().enumerate() {
             let value = descriptor(i as u32);
             // SAFETY: the parts are live by the contract of `MultiProducer::new`; the position was
             // claimed for us alone, and the kernel does not look before we complete it.
             unsafe { self.ring.parts.slot(position).write(value) };
+            self.written = position + 1;
         }
-        // SAFETY: claimed in `reserve_between`, completed only here, where self ends.
-        unsafe { self.ring.gate.complete(self.range) };
+    }
+
+    /// Writes the first of `items` into its slots and returns their number.
+    #[inline]
+    fn publish(self, items: &[T]) -> usize {
+        let items = &items[..self.len() as usize];
+        self.publish_with(|i| items[i as usize]);
+        items.len()
+    }
+}
+
+impl<T> Drop for Reservation<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let Range { start, end } = self.range;
+        if self.written > start {
+            // SAFETY: claimed in `MultiProducer::take`, perhaps by a reservation that did not write it; completed
+            // only here.
+            unsafe { self.ring.gate.complete(start..self.written) };
+        }
+        if self.written < end {
+            self.ring.gaps.add(self.written..end);
+        }
+    }
+}
+
+/// Slots that were reserved and not written, by reservations that are gone.
+#[derive(Default)]
+struct Gaps {
+    ranges: Mutex<Vec<Range<u64>>>,
+    /// How many there are, for those that look before they lock; all else is behind the lock.
+    count: AtomicUsize,
+}
+
+impl Gaps {
+    #[inline]
+    fn is_any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    #[cold]
+    fn add(&self, range: Range<u64>) {
+        self.change(|ranges| ranges.push(range));
+    }
+
+    /// Between `min` and `max` slots of the first range that has as many.
+    #[cold]
+    fn take(&self, min: u32, max: u32) -> Option<Range<u64>> {
+        self.change(|ranges| {
+            ranges.sort_unstable_by_key(|range| range.start);
+            let least = u64::from(min.max(1));
+            let place = ranges.iter().position(|range| range.end - range.start >= least)?;
+            let Range { start, end } = ranges[place];
+            let taken = start..end.min(start + u64::from(max));
+            ranges[place].start = taken.end;
+            ranges.retain(|range| !range.is_empty());
+            (!taken.is_empty()).then_some(taken)
+        })
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Vec<Range<u64>>) -> R) -> R {
+        let mut ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut ranges);
+        self.count.store(ranges.len(), Ordering::Relaxed);
+        result
     }
 }

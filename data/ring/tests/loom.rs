@@ -94,6 +94,22 @@ fn the_kernel_sees_only_finished_descriptors() {
     });
 }
 
+/// A reservation that ends unpublished is in nobody's way: the next to push fills its slot.
+#[test]
+fn a_gap_is_filled_by_the_next_to_push() {
+    check(|| {
+        let shared = producers(4, u32::MAX - 1);
+        let other = shared.clone();
+        let thread = thread::spawn(move || drop(other.ring.reserve(1)));
+        assert_eq!(shared.ring.push(&[1]), 1);
+        thread.join().unwrap();
+        assert_eq!(shared.ring.push(&[2]), 1);
+        assert_eq!(shared.ring.unpublished(), 0);
+        // SAFETY: the only thread left.
+        assert_eq!(sorted(unsafe { shared.kernel.take(4) }), [1, 2]);
+    });
+}
+
 /// The kernel consumes while slots are reused: no slot is overwritten before it was read.
 #[test]
 fn producers_reuse_slots_only_after_the_kernel() {

@@ -197,6 +197,13 @@ impl Member {
     }
 }
 
+/// A helper that is gone is not rung for in another's place.
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.end_sleep();
+    }
+}
+
 /// Wakes one helper, which waits for this and for its own socket.
 struct Bell {
     event: OwnedFd,

@@ -1,0 +1,222 @@
+//! Threads that end with descriptors in hand: whatever ends them, their slots go back, and the ring goes on.
+//!
+//! Real threads, each ended in one of the ways in which a thread of a process that lives on can end.
+#![cfg(not(any(loom, miri)))]
+#![allow(
+    unsafe_code,
+    reason = "rings are made of raw parts, and threads of C end in ways of their own"
+)]
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+use std::thread;
+
+use weever_ring::simulated::SimulatedKernel;
+use weever_ring::{Claim, MultiConsumer, MultiProducer, Reservation};
+
+const LEN: u32 = 8;
+/// What the ended thread has in hand.
+const HELD: u32 = 3;
+
+// Those of the crate `libc` are declared as never unwinding, which these do.
+unsafe extern "C-unwind" {
+    fn pthread_exit(value: *mut c_void) -> !;
+    fn pthread_testcancel();
+}
+
+unsafe extern "C" {
+    fn pthread_create(
+        thread: *mut libc::pthread_t,
+        attributes: *const c_void,
+        start: extern "C-unwind" fn(*mut c_void) -> *mut c_void,
+        argument: *mut c_void,
+    ) -> c_int;
+    fn pthread_cancel(thread: libc::pthread_t) -> c_int;
+    fn pthread_join(thread: libc::pthread_t, value: *mut *mut c_void) -> c_int;
+}
+
+/// How a thread ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Return,
+    Error,
+    Panic,
+    /// With what it holds in a variable of the thread.
+    ThreadLocal,
+    /// `pthread_exit`, of a thread that the program's own code in C has started.
+    Exit,
+    /// `pthread_cancel`, likewise.
+    Cancelled,
+}
+
+const ENDS: [End; 6] =
+    [End::Return, End::Error, End::Panic, End::ThreadLocal, End::Exit, End::Cancelled];
+
+thread_local! {
+    static KEPT: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Has a thread end in this way while it has what `take` gives.
+fn end_with<T: 'static>(end: End, take: impl FnOnce() -> T + Send + 'static) {
+    let is_of_c = matches!(end, End::Exit | End::Cancelled);
+    let work = move || {
+        let held = take();
+        match end {
+            End::Return => return Ok(()),
+            End::Error => Err("a link has failed")?,
+            End::Panic => std::panic::resume_unwind(Box::new("on purpose")),
+            End::ThreadLocal => {
+                KEPT.with_borrow_mut(|kept| kept.push(Box::new(held)));
+                return Ok(());
+            }
+            // SAFETY: the frames below are this crate's and the start of the thread; they may be unwound.
+            End::Exit => unsafe { pthread_exit(null_mut()) },
+            End::Cancelled => loop {
+                // SAFETY: as above.
+                unsafe { pthread_testcancel() };
+                thread::yield_now();
+            },
+        }
+        drop(held);
+        Ok(())
+    };
+    if !is_of_c {
+        let ended: thread::Result<Result<(), &str>> = thread::spawn(work).join();
+        assert_eq!(ended.is_err(), end == End::Panic, "{end:?}");
+        assert_eq!(ended.is_ok_and(|result| result.is_err()), end == End::Error, "{end:?}");
+        return;
+    }
+    let mut work: Box<dyn FnOnce() + Send> =
+        Box::new(move || assert!(work().is_ok(), "it ends before"));
+    let (mut thread, argument) = (0, (&raw mut work).cast::<c_void>());
+    // SAFETY: `start` takes the argument for what it is, and it outlives the thread, which is joined.
+    unsafe {
+        assert_eq!(pthread_create(&raw mut thread, std::ptr::null(), start, argument), 0);
+        if end == End::Cancelled {
+            assert_eq!(pthread_cancel(thread), 0);
+        }
+        assert_eq!(pthread_join(thread, null_mut()), 0);
+    }
+    std::mem::forget(work);
+}
+
+extern "C-unwind" fn start(argument: *mut c_void) -> *mut c_void {
+    // SAFETY: the argument is the closure of `end_with`, which is not used there again.
+    let work = unsafe { argument.cast::<Box<dyn FnOnce() + Send>>().read() };
+    work();
+    null_mut()
+}
+
+struct Shared<R> {
+    ring: R,
+    kernel: SimulatedKernel<u64>,
+}
+
+fn consumer() -> &'static Shared<MultiConsumer<u64>> {
+    let kernel = SimulatedKernel::new(LEN, u32::MAX - 2, u64::MAX).unwrap();
+    // SAFETY: both live as long as the process.
+    let ring = unsafe { MultiConsumer::new(kernel.parts()) }.unwrap();
+    Box::leak(Box::new(Shared { ring, kernel }))
+}
+
+fn producer() -> &'static Shared<MultiProducer<u64>> {
+    let kernel = SimulatedKernel::new(LEN, u32::MAX - 2, u64::MAX).unwrap();
+    // SAFETY: both live as long as the process.
+    let ring = unsafe { MultiProducer::new(kernel.parts()) }.unwrap();
+    Box::leak(Box::new(Shared { ring, kernel }))
+}
+
+#[test]
+fn a_claim_ends_with_its_thread() {
+    for end in ENDS {
+        let Shared { ring, kernel } = consumer();
+        // SAFETY: only this thread gives.
+        let give = |items: &[u64]| unsafe { kernel.give(items) };
+        give(&[0, 1, 2, 3, 4, 5, 6, 7]);
+        end_with(end, || -> Option<Claim<'static, u64>> { ring.claim(HELD) });
+        assert_eq!(ring.unreleased(), 0, "{end:?}");
+        let mut seen = Vec::new();
+        for item in 8..40 {
+            assert_eq!(give(&[item]), 1, "{end:?}: there is room for another");
+            ring.drain(4, |item| seen.push(item));
+        }
+        ring.drain(LEN, |item| seen.push(item));
+        assert!(seen.into_iter().eq(u64::from(HELD)..40), "{end:?}: all but what it had in hand");
+    }
+}
+
+#[test]
+fn slots_of_a_reservation_whose_thread_has_ended_are_filled_by_the_next() {
+    for end in ENDS {
+        let Shared { ring, kernel } = producer();
+        end_with(end, || -> Option<Reservation<'static, u64>> { ring.reserve(HELD) });
+        assert_eq!(ring.unpublished(), HELD, "{end:?}");
+        let mut seen = Vec::new();
+        for item in 0..20 {
+            assert!(ring.push_all(&[2 * item, 2 * item + 1]), "{end:?}: {item}");
+            // SAFETY: only this thread takes.
+            seen.extend(unsafe { kernel.take(LEN) });
+        }
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..40), "{end:?}: each once, and nothing that nobody wrote");
+        assert_eq!(ring.unpublished(), 0, "{end:?}");
+    }
+}
+
+/// What the thread had written is there; what it had not is filled by others, also by more than fits.
+#[test]
+fn a_thread_that_panics_while_it_publishes_leaves_a_gap_behind_what_it_wrote() {
+    let Shared { ring, kernel } = producer();
+    let writes = || {
+        let slots = ring.reserve(HELD).unwrap();
+        slots.publish_with(|i| {
+            if i < 2 { 100 + u64::from(i) } else { std::panic::resume_unwind(Box::new(0)) }
+        });
+    };
+    assert!(thread::spawn(writes).join().is_err());
+    // SAFETY: only this thread takes.
+    let take = || unsafe { kernel.take(LEN) };
+    assert_eq!(take(), [100, 101]);
+    assert!(!ring.push_all(&[9; LEN as usize + 1]), "more than there is room for");
+    assert_eq!(ring.unpublished(), 1);
+    assert!(ring.push_all(&[0, 1, 2, 3]), "over the gap and behind it");
+    assert_eq!(take(), [0, 1, 2, 3]);
+    assert_eq!(ring.unpublished(), 0);
+}
+
+/// Threads that end all the time, with others that push: each item of those that pushed it comes once.
+#[test]
+fn threads_that_end_beside_others_that_push_cost_nothing() {
+    const PUSHED: u64 = 4_000;
+    let Shared { ring, kernel } = producer();
+    let pushes = |first: u64| {
+        move || {
+            for item in first..first + PUSHED {
+                while ring.push(&[item]) == 0 {
+                    thread::yield_now();
+                }
+            }
+        }
+    };
+    let threads = [0, PUSHED].map(|first| thread::spawn(pushes(first)));
+    let (mut seen, mut ended) = (Vec::new(), 0);
+    while seen.len() < 2 * PUSHED as usize {
+        if let Some(slots) = ring.reserve(1 + ended % 4) {
+            thread::spawn(move || drop(slots)).join().unwrap();
+            ended += 1;
+        }
+        // SAFETY: only this thread takes.
+        seen.extend(unsafe { kernel.take(LEN) });
+        // The last gaps lie behind all that is pushed, or somebody fills them.
+        if threads.iter().all(thread::JoinHandle::is_finished) && seen.len() < 2 * PUSHED as usize {
+            while ring.unpublished() > 0 && ring.push(&[u64::MAX]) == 1 {}
+        }
+        seen.retain(|item| *item != u64::MAX);
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(ended > 0);
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..2 * PUSHED));
+}
