@@ -138,6 +138,10 @@ enum Part {
         /// Measure reordering by the packets of this capture file too, at its times
         #[arg(long, value_name = "FILE")]
         pcap: Option<std::path::PathBuf>,
+        /// Draw tables 2 and 3 and figures 3 to 6 of the COREC paper, as SVG: files beside this one; latency at
+        /// six loads is measured for that, three minutes more
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
     },
     /// One queue for all servers against a queue for each, simulated, beside the theory (COREC §3.2)
     CorecSim {
@@ -208,8 +212,8 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::Isolation { svg } => isolation::run(plan(3, 800), svg.as_deref()),
         Part::Memcached { svg } => memcached::run(plan(3, 400), svg.as_deref()),
         Part::Search { svg } => search::run(plan(5, 0), svg.as_deref()),
-        Part::Corec { only, huge, pcap } => {
-            corec::measure(plan(7, 200), *only, *huge, pcap.as_deref())
+        Part::Corec { only, huge, pcap, svg } => {
+            corec::measure(plan(7, 200), *only, *huge, (pcap.as_deref(), svg.as_deref()))
         }
         Part::CorecSim { svg } => corec::run(svg.as_deref()),
         Part::Sizes { svg } => sizes::run(plan(2, 200), svg.as_deref()),

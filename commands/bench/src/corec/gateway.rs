@@ -22,7 +22,7 @@ use crate::crossing::SINK;
 use crate::forward::queue;
 use crate::{BenchError, peers};
 
-/// The time that an encrypted packet takes.
+/// The time that an encrypted packet takes at least.
 pub(super) const HEAVY: Duration = Duration::from_micros(5);
 /// Destinations of the heavy load, a third each: encrypted, forwarded, dropped.
 const THIRDS: [Ipv4Addr; 3] =
@@ -40,8 +40,8 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// The heavy work on this machine.
-    pub(super) fn heavy() -> Result<Work, BenchError> {
+    /// The heavy work on this machine, of which an encrypted packet takes so long.
+    pub(super) fn heavy(length: Duration) -> Result<Work, BenchError> {
         let cost = |passes| -> Result<f64, BenchError> {
             let mut router = Router::new(Work::Heavy(passes))?;
             let packets = [Packet { number: 0, arrives: 0 }; BURST];
@@ -57,7 +57,7 @@ impl Work {
         };
         let (once, often) = (cost(1)?, cost(51)?);
         let pass = ((often - once) / 50.0).max(1.0);
-        let more = (HEAVY.as_nanos() as f64 - once) / pass;
+        let more = (length.as_nanos() as f64 - once) / pass;
         Ok(Work::Heavy((1.0 + more.max(0.0).ceil()).min(1000.0) as u32))
     }
 

@@ -10,12 +10,16 @@
 //!
 //! Times are in units of the mean service time. Nothing here depends on the machine.
 
+mod calm;
 mod claims;
 mod crew;
+mod drawing;
+mod figures;
 mod flows;
 mod gateway;
 mod kernel_tcp;
 mod order;
+mod pairs;
 mod path;
 mod queue;
 mod reorder;
@@ -28,9 +32,10 @@ mod virtual_time;
 
 use std::path::Path;
 
+use drawing::{Side, against_load, draw};
 use simulation::{Latency, Queues, Service, simulate};
 
-use crate::plot::{Line, Plot, Scale};
+use crate::plot::Plot;
 use crate::samples::Plan;
 use crate::{BenchError, Report, Samples};
 
@@ -58,17 +63,21 @@ pub(crate) enum Only {
 }
 
 /// Measures `weever bench corec`; huge flows have so many megabytes. Without root, TCP is left out unless it was
-/// asked for. Blocks for minutes.
+/// asked for. With `svg`, tables 2 and 3 and figures 3 to 6 of the paper are drawn beside that file. Blocks for
+/// minutes.
 pub(crate) fn measure(
     plan: Plan,
     only: Option<Only>,
     megabytes: u32,
-    capture: Option<&Path>,
+    (capture, svg): (Option<&Path>, Option<&Path>),
 ) -> Result<Report, BenchError> {
     let mut report = match only {
         Some(Only::Tcp) => Report::new("corec"),
-        _ => threads::measure(plan, capture)?,
+        _ => threads::measure(plan, capture, svg)?,
     };
+    if svg.is_some() && only != Some(Only::Tcp) {
+        queueing(&mut report, svg)?;
+    }
     match only {
         Some(Only::Memory) => {}
         None if !weever_testbed::privileged() => {
@@ -87,6 +96,11 @@ pub(crate) fn measure(
 /// and so on). Blocks for about a minute.
 pub(crate) fn run(svg: Option<&Path>) -> Result<Report, BenchError> {
     let mut report = Report::new("corec-sim");
+    queueing(&mut report, svg)?;
+    Ok(report)
+}
+
+fn queueing(report: &mut Report, svg: Option<&Path>) -> Result<(), BenchError> {
     report.setup("virtual time in units of the mean service time; Poisson arrivals; latency is waiting and service");
     report.setup(
         "theory: Erlang C for M/M/N, Pollaczek-Khinchine and Crommelin/Franx for M/D/1 and M/D/N",
@@ -99,18 +113,16 @@ pub(crate) fn run(svg: Option<&Path>) -> Result<Report, BenchError> {
             for point in shared.iter().chain(&separate) {
                 errors.push(point.simulated.error(point.calculated));
             }
-            rows(&mut report, service, servers, &shared, &separate);
+            rows(report, service, servers, &shared, &separate);
             if let Some(path) = svg {
-                let path = beside(path, service, servers);
-                std::fs::write(&path, plot(service, servers, &shared, &separate))
-                    .map_err(BenchError::of("plot"))?;
-                report.setup(format!("plot: {}", path.display()));
+                let name = format!("{}-{servers}", service.name());
+                draw(path, &name, &plot(service, servers, &shared, &separate), report)?;
             }
         }
     }
     report.row("relative error of simulation, all points", "ratio", &errors);
     report.ratio("sim_vs_erlang_c", "ratio", &Samples(vec![errors.summary().max]));
-    Ok(report)
+    Ok(())
 }
 
 fn series(service: Service, queues: Queues, servers: u32) -> Vec<Point> {
@@ -147,37 +159,18 @@ fn rows(report: &mut Report, service: Service, servers: u32, shared: &[Point], s
     }
 }
 
-/// The file of one plot: the name with the plot's parameters.
-fn beside(path: &Path, service: Service, servers: u32) -> std::path::PathBuf {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!("{stem}-{}-{servers}.svg", service.name()))
-}
-
-fn plot(service: Service, servers: u32, shared: &[Point], separate: &[Point]) -> String {
-    let line = |name, colour, points: &[Point], pick: fn(&Point) -> f64| Line {
-        name,
-        colour,
-        points: points.iter().map(|p| (p.load, pick(p))).collect(),
-    };
+fn plot(service: Service, servers: u32, shared: &[Point], separate: &[Point]) -> Plot {
     let title = match (service, servers) {
         (Service::Exponential, 4) => "Latency, exponential service, 4 servers",
         (Service::Exponential, _) => "Latency, exponential service, 8 servers",
         (Service::Deterministic, 4) => "Latency, deterministic service, 4 servers",
         (Service::Deterministic, _) => "Latency, deterministic service, 8 servers",
     };
-    Plot {
-        title,
-        x: "load",
-        y: "service times",
-        scales: (Scale::Linear, Scale::Log),
-        lines: vec![
-            line("shared, mean", "#8fb8c8", shared, |p| p.simulated.mean),
-            line("shared, p99", "#1f6f8b", shared, |p| p.simulated.p99),
-            line("each, mean", "#e0a080", separate, |p| p.simulated.mean),
-            line("each, p99", "#c1440e", separate, |p| p.simulated.p99),
-        ],
-    }
-    .to_svg()
+    let side = |points: &[Point]| Side {
+        mean: points.iter().map(|p| (p.load, p.simulated.mean)).collect(),
+        p99: points.iter().map(|p| (p.load, p.simulated.p99)).collect(),
+    };
+    against_load(title, "service times", [side(shared), side(separate)])
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! Threads with a router each, which receive from queues in memory until these are empty.
 
+use super::calm::Moment;
 use super::crew::{Crew, Member};
 use super::gateway::{Router, Work};
 use super::queue::{Packet, Plain, Queue, Source, Spread, Taken, queues};
-use super::virtual_time::Latencies;
 use crate::BenchError;
 
 /// Packets of a table's run.
 pub(super) const PACKETS: u64 = 30_000;
+/// Packets that show how fast the threads are now.
+const FEW: u64 = 1_000;
 
 /// A router for each thread, of one kind.
 pub(super) struct Team {
@@ -17,7 +19,10 @@ pub(super) struct Team {
 /// The outcome of one run.
 pub(super) struct Outcome {
     pub(super) seconds: f64,
-    pub(super) latencies: Latencies,
+    /// Nanoseconds from each packet's arrival until it left.
+    pub(super) latencies: Vec<f64>,
+    /// Nanoseconds that its threads wanted a core and had none.
+    pub(super) lost: u64,
     /// When each packet left, and its number.
     pub(super) left: Vec<(u64, u64)>,
 }
@@ -32,17 +37,24 @@ impl Team {
     fn run(&mut self, sources: Vec<impl Source>) -> Result<Outcome, BenchError> {
         let thread = |(source, router)| move |member: &Member<'_>| serve(source, router, member);
         let results = Crew::run(sources.into_iter().zip(&mut self.routers).map(thread))?;
-        let served: Vec<Served> = results.into_iter().flatten().collect();
+        let lost = results.iter().map(|(_, lost)| lost).sum();
+        let served: Vec<Served> = results.into_iter().flat_map(|(served, _)| served).collect();
         let latency = |(left, packet): &Served| left.saturating_sub(packet.arrives) as f64;
-        let latencies = Latencies::of(&served.iter().map(latency).collect::<Vec<_>>());
+        let latencies = served.iter().map(latency).collect();
         let left: Vec<_> = served.iter().map(|(left, packet)| (*left, packet.number)).collect();
         let last = left.iter().map(|(left, _)| *left).max().unwrap_or_default();
-        Ok(Outcome { seconds: last as f64 / 1e9, latencies, left })
+        Ok(Outcome { seconds: last as f64 / 1e9, latencies, lost, left })
     }
 
     /// Two threads on one queue or on one each.
     pub(super) fn pair(&mut self, queues: &[Queue]) -> Result<Outcome, BenchError> {
         self.run((0..2).map(|thread| &queues[thread % queues.len()]).collect())
+    }
+
+    /// The mean time between packets when two threads on one queue always have some, in nanoseconds.
+    pub(super) fn busy(&mut self) -> Result<f64, BenchError> {
+        let queues = queues((2, true), Spread::Even, (FEW, 0.0), 0);
+        Ok(self.pair(&queues)?.seconds * 1e9 / FEW as f64)
     }
 
     /// Millions of packets a second by so many threads on one queue.
@@ -65,15 +77,16 @@ fn rate(outcome: &Outcome) -> f64 {
 /// A packet, and when it left: in nanoseconds after the start.
 type Served = (u64, Packet);
 
-/// Receives until nothing is left. Packets of a burst leave together.
+/// Receives until nothing is left, and says how long it had no core. Packets of a burst leave together.
 fn serve(
     mut source: impl Source,
     router: &mut Router,
     member: &Member<'_>,
-) -> Result<Vec<Served>, BenchError> {
+) -> Result<(Vec<Served>, u64), BenchError> {
     let mut taken: Taken = [Packet::default(); 64];
     let mut served = Vec::with_capacity(PACKETS as usize);
     member.begin();
+    let began = Moment::now();
     while let Some(count) = source.receive(member.nanos(), &mut taken) {
         if count == 0 {
             std::hint::spin_loop();
@@ -83,5 +96,5 @@ fn serve(
         let left = member.nanos();
         served.extend(taken[..count].iter().map(|packet| (left, *packet)));
     }
-    Ok(served)
+    Ok((served, began.lost()))
 }

@@ -4,29 +4,38 @@
 //! - [`claims`](super::claims): the cost of taking packets off a shared ring.
 //! - Tables 2 and 3 of the COREC paper: threads on one queue against one thread on a plain ring, with the light
 //!   and the heavy work of [`gateway`](super::gateway).
-//! - Two threads under skewed and even load, shared against a queue each. A round is short, so that
-//!   the scheduler takes a core away in few of them, and the median over rounds is of the others.
+//! - Two threads under skewed and even load, shared against a queue each, as pairs of runs by threads of real time
+//!   ([`pairs`](super::pairs)); drawn, if wanted, against the load ([`figures`](super::figures)).
 //! - The same on a virtual clock with 2, 4 and 8 servers ([`virtual_time`](super::virtual_time)).
 //! - Reordering after RFC 4737 ([`order`](super::order)).
 //!
 //! Everything is in memory ([`queue`](super::queue)).
 
 use std::path::Path;
+use std::time::Duration;
 
+use super::calm::RealTime;
 use super::claims::Claims;
+use super::figures;
 use super::gateway::{HEAVY, Work};
 use super::order::Order;
-use super::queue::{Queue, RING, SKEW, Spread, queues};
+use super::pairs::Pairs;
+use super::queue::{RING, SKEW, Spread, queues};
 use super::routes::ROUTES;
 use super::team::{PACKETS, Team};
 use super::virtual_time::{self, Latencies};
 use crate::samples::{Plan, Samples};
 use crate::{BenchError, Report};
 
-/// Packets of a run at a rate: some milliseconds.
+/// Packets of a run at a rate.
 const SHORT: u64 = 4_000;
-/// Runs at a rate in each round.
-const RUNS: u64 = 8;
+/// Pairs of runs at a rate in each round.
+const PAIRS: u64 = 8;
+/// The time of an encrypted packet where threads are compared at a rate: so long that what a tick of the kernel's
+/// clock takes is little beside it.
+const LONG: Duration = Duration::from_micros(50);
+/// After each pair, for all that waits for threads of real time.
+const REST: Duration = Duration::from_millis(10);
 /// Packets on a virtual clock.
 const VIRTUAL: u64 = 100_000;
 /// Numbers of threads of tables 2 and 3, and of simulated servers.
@@ -49,6 +58,12 @@ impl Table {
         Ok(())
     }
 
+    /// How often the throughput of the plain ring, by threads.
+    fn points(&self) -> Vec<(f64, f64)> {
+        let median = |samples: &Samples| samples.ratio(&self.plain).summary().median;
+        THREADS.iter().zip(&self.shared).map(|(n, samples)| (*n as f64, median(samples))).collect()
+    }
+
     fn report(&self, report: &mut Report, name: &str) {
         report.row(&format!("{name}: plain ring, one thread"), "Mpps", &self.plain);
         for (threads, samples) in THREADS.into_iter().zip(&self.shared) {
@@ -61,54 +76,6 @@ impl Table {
     }
 }
 
-/// Two threads at a rate, shared and with a queue each.
-struct Loaded {
-    name: &'static str,
-    spread: Spread,
-    /// The part of what sharing can do.
-    load: f64,
-    shared: [Samples; 3],
-    apart: [Samples; 3],
-    lost: [u64; 2],
-}
-
-impl Loaded {
-    fn new(name: &'static str, spread: Spread, load: f64) -> Loaded {
-        let (shared, apart) = Default::default();
-        Loaded { name, spread, load, shared, apart, lost: [0; 2] }
-    }
-
-    /// `busy` is the mean time between packets at full load, in nanoseconds.
-    fn round(&mut self, team: &mut Team, busy: f64, seed: u64) -> Result<(), BenchError> {
-        let sides = [(true, &mut self.shared), (false, &mut self.apart)];
-        for ((shared, samples), lost) in sides.into_iter().zip(&mut self.lost) {
-            let load = (SHORT, busy / self.load);
-            let queues = queues((2, shared), self.spread, load, seed);
-            let Latencies { mean, p99, p999 } = team.pair(&queues)?.latencies;
-            samples.iter_mut().zip([mean, p99, p999]).for_each(|(all, ns)| all.push(ns / 1e3));
-            *lost += queues.iter().map(Queue::dropped).sum::<u64>();
-        }
-        Ok(())
-    }
-
-    fn p99_ratio(&self) -> Samples {
-        self.shared[1].ratio(&self.apart[1])
-    }
-
-    fn report(&self, report: &mut Report) {
-        for (what, samples) in [("shared", &self.shared), ("a queue each", &self.apart)] {
-            for (of, samples) in ["mean", "p99", "p99.9"].into_iter().zip(samples) {
-                report.row(&format!("{}, {what}: {of}", self.name), "µs", samples);
-            }
-        }
-        let [shared, apart] = self.lost;
-        report.setup(format!(
-            "{}: {shared} packets found no room in the shared queue, {apart} in those of each",
-            self.name
-        ));
-    }
-}
-
 /// The 99th percentile shared : a queue each, of so many simulated servers.
 fn simulated(servers: usize, load: f64) -> [Latencies; 2] {
     let pause = virtual_time::busy() / servers as f64 / load;
@@ -118,35 +85,81 @@ fn simulated(servers: usize, load: f64) -> [Latencies; 2] {
     })
 }
 
+/// Two threads at rates below what they can do.
+struct Rated {
+    team: Team,
+    skewed: Pairs,
+    even: Pairs,
+    is_real_time: bool,
+}
+
+impl Rated {
+    fn new() -> Result<Rated, BenchError> {
+        let team = Team::new(Work::heavy(LONG)?, 2)?;
+        let skewed = Pairs::new("skewed, load 0.7", Spread::Skewed, 0.7, SHORT);
+        let even = Pairs::new("even, load 0.8", Spread::Even, 0.8, SHORT);
+        Ok(Rated { team, skewed, even, is_real_time: false })
+    }
+
+    fn round(&mut self, round: usize) -> Result<(), BenchError> {
+        let real_time = RealTime::begin();
+        self.is_real_time = real_time.is_some();
+        for pair in 0..PAIRS {
+            let seed = round as u64 * PAIRS + pair;
+            let busy = self.team.busy()?;
+            self.even.round(&mut self.team, busy, seed)?;
+            std::thread::sleep(REST);
+            self.skewed.round(&mut self.team, busy, seed)?;
+            std::thread::sleep(REST);
+        }
+        Ok(())
+    }
+
+    fn report(&self, report: &mut Report) {
+        let priority = if self.is_real_time { "of real time" } else { "of the usual class" };
+        report.setup(format!(
+            "at a rate: threads {priority}; encrypting takes {LONG:?}; pairs of runs with the same {SHORT} arrivals"
+        ));
+        report.setup(
+            "ratios at a rate: the median of pairs, and its interval of 95 % as min and max",
+        );
+        for pairs in [&self.even, &self.skewed] {
+            pairs.report(report);
+        }
+        report.ratio("skew_p99_shared_vs_scaleout", "ratio", &self.skewed.p99_ratio());
+        report.ratio("balanced_p99_shared_vs_scaleout", "ratio", &self.even.p99_ratio());
+    }
+}
+
 /// Measures. Blocks for up to a minute.
-pub(super) fn measure(plan: Plan, capture: Option<&Path>) -> Result<Report, BenchError> {
+pub(super) fn measure(
+    plan: Plan,
+    capture: Option<&Path>,
+    svg: Option<&Path>,
+) -> Result<Report, BenchError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if cores < 2 {
         return Err(BenchError::Cores { bench: "corec", cores });
     }
-    let heavy = Work::heavy()?;
+    let heavy = Work::heavy(HEAVY)?;
     let (mut light_team, mut heavy_team) = (Team::new(Work::Light, 4)?, Team::new(heavy, 4)?);
     let (mut light_table, mut heavy_table) = (Table::default(), Table::default());
     let (mut claims, mut order) = (Claims::default(), Order::new(capture)?);
     let mut skew_tput = Samples::default();
-    let mut skewed = Loaded::new("skewed, load 0.7", Spread::Skewed, 0.7);
-    let mut even = Loaded::new("even, load 0.8", Spread::Even, 0.8);
+    let mut rated = Rated::new()?;
     for round in plan.rounds() {
         claims.round()?;
         light_table.round(&mut light_team)?;
         heavy_table.round(&mut heavy_team)?;
         order.round(&mut light_team)?;
         let load = (PACKETS, 0.0);
+        let real_time = RealTime::begin();
         let [shared, apart] = [true, false]
             .map(|shared| heavy_team.pair(&queues((2, shared), Spread::Skewed, load, 0)));
+        drop(real_time);
         let (shared, apart) = (shared?, apart?);
         skew_tput.push(apart.seconds / shared.seconds);
-        let busy = shared.seconds * 1e9 / PACKETS as f64;
-        for run in 0..RUNS {
-            let seed = round as u64 * RUNS + run;
-            skewed.round(&mut heavy_team, busy, seed)?;
-            even.round(&mut heavy_team, busy, seed)?;
-        }
+        rated.round(round)?;
     }
     let mut report = Report::new("corec");
     describe(&mut report, heavy, cores);
@@ -156,11 +169,12 @@ pub(super) fn measure(plan: Plan, capture: Option<&Path>) -> Result<Report, Benc
     order.report(&mut report);
     report.ratio("one_thread_vs_plain", "ratio", &light_table.shared[0].ratio(&light_table.plain));
     report.ratio("skew_tput_shared_vs_scaleout", "ratio", &skew_tput);
-    for loaded in [&skewed, &even] {
-        loaded.report(&mut report);
+    rated.report(&mut report);
+    if let Some(path) = svg {
+        figures::tables([&light_table, &heavy_table].map(Table::points), path, &mut report)?;
+        figures::measured(plan, (&mut light_team, &mut rated.team), path, &mut report)?;
+        figures::simulated(path, &mut report)?;
     }
-    report.ratio("skew_p99_shared_vs_scaleout", "ratio", &skewed.p99_ratio());
-    report.ratio("balanced_p99_shared_vs_scaleout", "ratio", &even.p99_ratio());
     for servers in SERVERS {
         let [shared, apart] = simulated(servers, 0.8);
         let key = format!("simulated_p99_shared_vs_scaleout_{servers}");
@@ -181,7 +195,6 @@ fn describe(report: &mut Report, heavy: Work, cores: usize) {
     report.setup(format!(
         "skewed: {SKEW} % of packets are for one of two queues; arrivals are Poisson, latency counts from there"
     ));
-    report.setup(format!("runs at a rate have {SHORT} packets, {RUNS} in each round"));
 }
 
 #[cfg(test)]
@@ -189,6 +202,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::gateway::Router;
+    use super::super::queue::Queue;
     use super::*;
 
     #[test]
@@ -222,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_short_measurement_has_every_figure() {
-        let report = measure(Plan { rounds: 1, each: Duration::from_millis(5) }, None);
+        let report = measure(Plan { rounds: 1, each: Duration::from_millis(5) }, None, None);
         let report = report.unwrap_or_else(|error| panic!("{error}"));
         println!("{report}");
         for key in [

@@ -1,0 +1,89 @@
+//! The plots of shared queues beside queues of their own.
+
+use std::path::{Path, PathBuf};
+
+use crate::plot::{Line, Plot, Scale};
+use crate::{BenchError, Report};
+
+/// Of a shared queue, or of a queue each: against the load.
+pub(super) struct Side {
+    pub(super) mean: Vec<(f64, f64)>,
+    pub(super) p99: Vec<(f64, f64)>,
+}
+
+/// Colours of both sides, and their paler ones.
+const COLOURS: [(&str, &str); 2] = [("#1f6f8b", "#8fb8c8"), ("#c1440e", "#e0a080")];
+
+/// Mean and 99th percentile of latency, shared and with a queue each.
+pub(super) fn against_load(
+    title: &'static str,
+    unit: &'static str,
+    [shared, apart]: [Side; 2],
+) -> Plot {
+    let [(own, own_pale), (other, other_pale)] = COLOURS;
+    let lines = [
+        ("shared, mean", own_pale, shared.mean),
+        ("shared, p99", own, shared.p99),
+        ("each, mean", other_pale, apart.mean),
+        ("each, p99", other, apart.p99),
+    ];
+    plot((title, "load", unit), (Scale::Linear, Scale::Log), lines)
+}
+
+/// The share of packets by their latency in µs, shared and with a queue each.
+pub(super) fn distributions(title: &'static str, [shared, apart]: [Vec<(f64, f64)>; 2]) -> Plot {
+    let [(own, _), (other, _)] = COLOURS;
+    let lines = [("shared", own, shared), ("each", other, apart)];
+    plot((title, "latency in µs", "share of packets"), (Scale::Log, Scale::Linear), lines)
+}
+
+/// Throughput by threads on one queue.
+pub(super) fn against_threads(light: Vec<(f64, f64)>, heavy: Vec<(f64, f64)>) -> Plot {
+    let [(own, _), (other, _)] = COLOURS;
+    let words = ("Throughput of threads on one queue", "threads", "one thread, plain ring = 1");
+    let lines = [("light", own, light), ("heavy", other, heavy)];
+    plot(words, (Scale::Linear, Scale::Linear), lines)
+}
+
+fn plot<const N: usize>(
+    (title, x, y): (&'static str, &'static str, &'static str),
+    scales: (Scale, Scale),
+    lines: [(&'static str, &'static str, Vec<(f64, f64)>); N],
+) -> Plot {
+    let lines = lines.map(|(name, colour, points)| Line { name, colour, points });
+    Plot { title, x, y, scales, lines: lines.into() }
+}
+
+/// Writes a plot beside `path`, as `path`'s name with `-what`, and says so.
+pub(super) fn draw(
+    path: &Path,
+    what: &str,
+    plot: &Plot,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    let path = beside(path, what);
+    std::fs::write(&path, plot.to_svg()).map_err(|error| {
+        BenchError::of("plot")(format!("{} cannot be written: {error}", path.display()))
+    })?;
+    report.setup(format!("plot: {}", path.display()));
+    Ok(())
+}
+
+fn beside(path: &Path, what: &str) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}-{what}.svg"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plots_lie_beside_the_file_that_was_named() {
+        assert_eq!(beside(Path::new("docs/corec.svg"), "light"), Path::new("docs/corec-light.svg"));
+        let mut report = Report::new("any");
+        let plot = against_threads(vec![(1.0, 1.0)], vec![(1.0, 1.0)]);
+        let error = draw(Path::new("/nowhere/x.svg"), "y", &plot, &mut report).unwrap_err();
+        assert!(error.to_string().contains("/nowhere/x-y.svg cannot be written"), "{error}");
+    }
+}
