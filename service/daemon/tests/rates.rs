@@ -111,6 +111,45 @@ fn registered_rates_count_with_the_next_search_and_searches_take_tokens() {
     assert_eq!(bench.stack.stop().failure, None);
 }
 
+/// Application `kv` has a worker to itself, a cost of its own, and a single token.
+const OF_KV: &str = "
+[[class]]
+name = \"service\"
+app = \"kv\"
+queues = { only = [1] }
+priority = 3
+objective = \"balance + 2 * balance-rate\"
+searches = { tokens = 1, refill = 1 }
+";
+
+#[test]
+fn an_application_has_a_class_with_queues_and_tokens_of_its_own() {
+    require_net_admin!();
+    let (bench, queue) = started(OF_KV);
+    let settings = QueueConfig {
+        path: bench.stack.applications_path().unwrap().into(),
+        ..QueueConfig::default()
+    };
+    let other = AppQueue::connect(&QueueConfig { name: "web".into(), ..settings }).unwrap();
+    queue.bind_udp(SocketAddr::from((STACK, 5000))).unwrap();
+    other.bind_udp(SocketAddr::from((STACK, 5001))).unwrap();
+    await_flows(&bench, "both are flows, each in its class", |flows| {
+        let of = |name: &str| flows.iter().find(|flow| flow.name.starts_with(name)).cloned();
+        let class = |name| of(name).map(|flow| (flow.class, flow.queues));
+        class("kv:") == Some(("service".to_owned(), vec![1]))
+            && class("web:") == Some(("default".to_owned(), vec![0]))
+    });
+    assert!(bench.queues().problems.is_empty());
+    queue.request_plan().unwrap();
+    assert!(matches!(queue.request_plan(), Err(Error::TooSoon { .. })), "its one token is spent");
+    (0..4).for_each(|_| other.request_plan().unwrap());
+    assert!(
+        matches!(other.request_plan(), Err(Error::TooSoon { .. })),
+        "those of its user are, too"
+    );
+    assert_eq!(bench.stack.stop().failure, None);
+}
+
 #[test]
 fn a_policy_may_give_no_tokens() {
     require_net_admin!();

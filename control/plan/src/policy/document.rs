@@ -42,6 +42,8 @@ pub struct Class {
     pub name: String,
     /// The packets of its flows.
     pub packets: Vec<Conj>,
+    /// The application whose flows they are, if it is a class of an application's.
+    pub app: Option<AppId>,
     /// Its queues.
     pub queues: Queues,
     /// How much each of its flows counts.
@@ -71,7 +73,7 @@ pub enum Queues {
 }
 
 /// The objective of a class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Objective {
     /// The same number of flows on each queue.
     #[default]
@@ -82,6 +84,8 @@ pub enum Objective {
     Pack(u64),
     /// Few queues, each with this rate.
     PackRate(u64),
+    /// The costs of several objectives, each times a factor, added up.
+    Sum(Vec<(u32, Objective)>),
 }
 
 /// How a queue is waited for. Of several classes at a queue, the most impatient one decides.
@@ -122,12 +126,18 @@ impl Class {
 }
 
 impl Objective {
-    fn policy(self, assumed: u64) -> Box<dyn Policy> {
-        match self {
+    fn policy(&self, assumed: u64) -> Box<dyn Policy> {
+        match *self {
             Objective::Balance => Box::new(Balance::new(Measure::Flows)),
             Objective::BalanceRate => Box::new(Balance::new(Measure::Rate { assumed })),
             Objective::Pack(limit) => Box::new(Pack::new(Measure::Flows, limit)),
             Objective::PackRate(limit) => Box::new(Pack::new(Measure::Rate { assumed }, limit)),
+            Objective::Sum(ref parts) => {
+                let part = |(factor, objective): &(u32, Objective)| {
+                    (f64::from(*factor), objective.policy(assumed))
+                };
+                Box::new(Sum::new(parts.iter().map(part).collect()))
+            }
         }
     }
 }
@@ -153,8 +163,12 @@ impl Document {
             if class.drop {
                 classifier.dropped.push(classifier.classes.len());
             }
-            let packets = class.packets.clone();
-            classifier.classes.push((ClassId(number as u16), class.weight, packets));
+            classifier.classes.push(Classified {
+                id: ClassId(number as u16),
+                weight: class.weight,
+                packets: class.packets.clone(),
+                app: class.app,
+            });
         }
         classifier
     }
@@ -187,15 +201,21 @@ impl Document {
     /// classifier is the document's own.
     pub fn standing_flows(&self, classifier: &Classifier) -> Vec<Flow> {
         let mut flows = Vec::new();
-        for (at, (id, weight, conjs)) in classifier.classes.iter().enumerate() {
+        for (at, Classified { id, weight, packets: conjs, app }) in
+            classifier.classes.iter().enumerate()
+        {
             let class = &self.classes[usize::from(id.0)];
-            if !class.drop && !self.keeps_order(class) {
+            // Nobody knows an application's packets beforehand: its sockets are its flows.
+            if app.is_some() || (!class.drop && !self.keeps_order(class)) {
                 continue;
             }
             let name = self.class_name(*id);
             // Only of dropped packets does it matter that others keep theirs.
             let before = if class.drop { &classifier.classes[..at] } else { &[] };
-            for (other, other_weight, theirs) in before {
+            for Classified { id: other, weight: other_weight, packets: theirs, app } in before {
+                if app.is_some() {
+                    continue;
+                }
                 let both = shared(conjs, theirs);
                 if both.is_empty() || self.classes[usize::from(other.0)].drop {
                     continue;
@@ -231,7 +251,7 @@ impl Document {
 
     fn compose(&self, costs: Option<GraphCosts>) -> Box<dyn Policy> {
         let assumed = self.assumed_rate.unwrap_or(1000);
-        let inner = |o: Option<Objective>| o.unwrap_or(self.objective).policy(assumed);
+        let inner = |o: Option<&Objective>| o.unwrap_or(&self.objective).policy(assumed);
         let mut parts: Vec<(f64, Box<dyn Policy>)> = Vec::new();
         if self.classes.is_empty() {
             parts.push((1.0, inner(None)));
@@ -243,7 +263,7 @@ impl Document {
                 Queues::Only(queues) => Share::Queues(queues.iter().copied().collect::<QueueSet>()),
             };
             let classes = self.classes.iter();
-            let classes = classes.map(|c| (c.name.clone(), share(c), inner(c.objective)));
+            let classes = classes.map(|c| (c.name.clone(), share(c), inner(c.objective.as_ref())));
             let rest = ("default".to_string(), Share::Shared, inner(None));
             let priorities = self.classes.iter().map(|c| c.priority).collect();
             let isolate = Isolate::new(classes.chain([rest]).collect()).with_priorities(priorities);
@@ -274,27 +294,44 @@ impl Document {
 #[derive(Clone, Debug)]
 pub struct Classifier {
     /// The classes, by descending precedence.
-    pub(super) classes: Vec<(ClassId, u32, Vec<Conj>)>,
+    classes: Vec<Classified>,
     /// The classes that are dropped.
-    pub(super) dropped: Vec<usize>,
-    pub(super) rest: ClassId,
+    dropped: Vec<usize>,
+    rest: ClassId,
+}
+
+/// A class, as far as its flows are told by it.
+#[derive(Clone, Debug)]
+struct Classified {
+    id: ClassId,
+    weight: u32,
+    packets: Vec<Conj>,
+    app: Option<AppId>,
+}
+
+impl Classified {
+    /// Whether all packets of a flow are of the class.
+    fn has(&self, flow: &Flow) -> bool {
+        let is_its = self.app.is_none_or(|app| flow.app == Some(app));
+        is_its && flow.parts.iter().all(|part| self.packets.iter().any(|own| part.implies(own)))
+    }
 }
 
 impl Classifier {
-    /// Sets the flow's class and weight. The class is the first one that contains all of its packets; a
-    /// flow without one gets the default class, after the last.
+    /// Sets the flow's class and weight. The class is the first one that contains all of its packets, and is of
+    /// the flow's application or of none; a flow without one gets the default class, after the last.
     pub fn classify(&self, flow: &mut Flow) {
-        let has = |conjs: &[Conj]| flow.parts.iter().all(|p| conjs.iter().any(|c| p.implies(c)));
-        let found = self.classes.iter().find(|(.., conjs)| has(conjs));
-        (flow.class, flow.weight) = found.map_or((self.rest, flow.weight), |(id, w, _)| (*id, *w));
+        let found = self.classes.iter().find(|class| class.has(flow));
+        (flow.class, flow.weight) =
+            found.map_or((self.rest, flow.weight), |class| (class.id, class.weight));
         flow.yields = self.yields(flow);
     }
 
     /// Whether a dropped class precedes the flow's class and contains some of its packets.
     pub fn yields(&self, flow: &Flow) -> bool {
-        let own = self.classes.iter().position(|(id, ..)| *id == flow.class);
+        let own = self.classes.iter().position(|class| class.id == flow.class);
         let before = self.dropped.iter().filter(|at| own.is_none_or(|own| **at < own));
-        let mut theirs = before.flat_map(|at| &self.classes[*at].2);
+        let mut theirs = before.flat_map(|at| &self.classes[*at].packets);
         theirs.any(|theirs| flow.parts.iter().any(|part| !part.disjoint(theirs)))
     }
 }

@@ -107,6 +107,7 @@ fn class(name: &str, packets: Conj) -> Class {
     Class {
         name: name.into(),
         packets: vec![packets],
+        app: None,
         queues: Queues::Shared,
         weight: 1,
         priority: 0,
@@ -152,4 +153,45 @@ fn a_document_that_nobody_checked_is_planned_for_all_the_same() {
     }
     assert!(!policy.cost().is_acceptable());
     assert!(!document.standing_flows(&classifier).is_empty());
+}
+
+#[test]
+fn a_class_of_an_application_has_its_flows_and_no_others() {
+    let of_app = |app| Class { app: Some(AppId(app)), ..class("kv", Conj::all()) };
+    let classes = vec![of_app(3), class("all", Conj::all())];
+    let document = Document { classes, ..Document::default() };
+    let classifier = document.classifier();
+    let class_of = |app| {
+        let mut flow = Flow::of("f", vec![Conj::all().with(Field::L4Dst, 80)]);
+        flow.app = app;
+        classifier.classify(&mut flow);
+        document.class_name(flow.class).to_owned()
+    };
+    assert_eq!([Some(AppId(3)), Some(AppId(4)), None].map(class_of), ["kv", "all", "all"]);
+}
+
+/// Its packets are known by its sockets only: a filter for all packets would take everybody's.
+#[test]
+fn a_class_of_an_application_needs_no_standing_flow() {
+    let ordered = Class { app: Some(AppId(3)), ordered: true, ..class("kv", Conj::all()) };
+    let dropped = Class { drop: true, ..class("bad", Conj::all().with(Field::L4Src, 19)) };
+    let sharing = Some(Sharing { mode: SharingMode::Shared, threads: None });
+    let document = Document { classes: vec![ordered, dropped], sharing, ..Document::default() };
+    let standing = document.standing_flows(&document.classifier());
+    assert_eq!(standing.iter().map(|flow| flow.name.as_str()).collect::<Vec<_>>(), ["all of bad"]);
+}
+
+#[test]
+fn an_objective_may_be_a_sum() {
+    let sum = Objective::Sum(vec![(3, Objective::Balance), (2, Objective::BalanceRate)]);
+    let cost = |objective| {
+        let document = Document { objective, ..Document::default() };
+        let mut policy = document.policy(None);
+        policy.start(&range(2), 0);
+        policy.apply(&subject(0, 10), &Placement::One(0), Change::Comes);
+        policy.cost().value
+    };
+    let (flows, rates) = (cost(Objective::Balance), cost(Objective::BalanceRate));
+    assert!(flows > 0.0 && rates > flows);
+    assert_eq!(cost(sum), 3.0 * flows + 2.0 * rates);
 }

@@ -44,6 +44,12 @@ fn check_drops(decoded: &Decoded, errors: &mut Problems) {
         let help = "remove `drop`, or its `queues`, `objective`, `mode` and `ordered`";
         errors.add(problem(places.drop, message, help));
     }
+    let classes = decoded.document.classes.iter().zip(&decoded.classes);
+    for (class, places) in classes.filter(|(class, _)| class.drop && class.app.is_some()) {
+        let message = format!("class `{}` is an application's and is dropped", class.name);
+        let help = "a device drops packets and knows no applications: write `match` alone";
+        errors.add(problem(places.drop, message, help));
+    }
 }
 
 /// Order is kept where queues are not shared.
@@ -85,7 +91,9 @@ fn check_overlaps(decoded: &Decoded, errors: &mut Problems, warnings: &mut Probl
     for (at, later) in order.iter().enumerate() {
         for earlier in &order[..at] {
             let pair = [*earlier, *later].map(|number| &decoded.document.classes[number]);
-            if pair.iter().all(|class| !class.packets.is_empty()) {
+            // Whether a packet is an application's shows when it has a socket.
+            let is_comparable = pair[0].app.is_none() || pair[0].app == pair[1].app;
+            if is_comparable && pair.iter().all(|class| !class.packets.is_empty()) {
                 check_pair(pair, decoded.classes[*later].matches, errors, warnings);
             }
         }
@@ -117,7 +125,7 @@ fn check_pair(
             message,
             format!("give `{b}` a higher `priority`, or simplify one"),
         ));
-    } else if overlap(packets, before) && !is_within(before, packets) {
+    } else if first.app == second.app && overlap(packets, before) && !is_within(before, packets) {
         // An exception inside a wider class is how people write rules: no warning about it.
         check_overlap([first, second], place, errors, warnings);
     }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use toml::de::{DeTable, DeValue};
-use weever_plan::flow::{Conj, Flow};
+use weever_plan::flow::{AppId, Conj, Flow};
 use weever_plan::policy::{
-    Class, CoreLocality, Dedication, Document, Objective, PathCosts, QueueMode, Queues, Sharing,
-    SharingMode,
+    Class, CoreLocality, Dedication, Document, PathCosts, QueueMode, Queues, Sharing, SharingMode,
 };
 
+use super::objective::{objective, only_setting};
 use super::section::{Reader, Section, Value};
 use crate::{Position, Problem, Problems, filter};
 
@@ -33,8 +33,19 @@ const TOP: [&str; 9] = [
     "searches",
     "simplify",
 ];
-const CLASS: [&str; 9] =
-    ["name", "match", "queues", "weight", "priority", "objective", "mode", "drop", "ordered"];
+const CLASS: [&str; 11] = [
+    "name",
+    "match",
+    "app",
+    "queues",
+    "weight",
+    "priority",
+    "objective",
+    "mode",
+    "drop",
+    "ordered",
+    "searches",
+];
 
 /// How often an application may ask for a search: each takes a token. Written as `[searches]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +67,8 @@ pub(super) struct Decoded {
     pub(super) document: Document,
     pub(super) apps: Vec<String>,
     pub(super) searches: Searches,
+    /// Those of applications that have a class with their own.
+    pub(super) searches_of: BTreeMap<String, Searches>,
     pub(super) simplify: bool,
     pub(super) errors: Problems,
     /// The positions of the classes.
@@ -94,12 +107,18 @@ pub(super) fn decode(text: &str) -> Decoded {
     let sharing = tables(&mut top, "sharing", false);
     let searches = tables(&mut top, "searches", false);
     let mut places = (Vec::new(), Vec::new());
+    let mut apps = Vec::new();
+    let mut searches_of = BTreeMap::new();
     for (number, table) in classes.into_iter().enumerate() {
-        let (class, place) = class(&mut reader, number, table);
+        let (class, place, tokens) = class(&mut reader, number, table, &mut apps);
+        if let Some(table) = tokens {
+            let app = class.app.and_then(|app| apps.get(app.0 as usize)).cloned();
+            let searches = self::searches(&mut reader, table);
+            searches_of.extend(app.map(|app| (app, searches)));
+        }
         document.classes.push(class);
         places.0.push(place);
     }
-    let mut apps = Vec::new();
     for table in dedications {
         if let Some((app, queue, place)) = dedication(&mut reader, table) {
             document.dedicate.push(Dedication { app: app_number(&mut apps, app), queue });
@@ -112,7 +131,16 @@ pub(super) fn decode(text: &str) -> Decoded {
     let searches = searches.into_iter().next().map(|table| self::searches(&mut reader, table));
     let searches = searches.unwrap_or_default();
     let (classes, dedications) = places;
-    Decoded { document, apps, searches, simplify, errors: reader.errors, classes, dedications }
+    Decoded {
+        document,
+        apps,
+        searches,
+        searches_of,
+        simplify,
+        errors: reader.errors,
+        classes,
+        dedications,
+    }
 }
 
 /// A table of the policy with its position.
@@ -144,11 +172,13 @@ fn is_empty_list(value: &Value<'_>) -> bool {
     value.get_ref().as_array().is_some_and(|list| list.is_empty())
 }
 
-fn class(
+/// A class, and its application's tokens.
+fn class<'d>(
     reader: &mut Reader<'_>,
     number: usize,
-    (table, span): Table<'_>,
-) -> (Class, ClassPositions) {
+    (table, span): Table<'d>,
+    apps: &mut Vec<String>,
+) -> (Class, ClassPositions, Option<Table<'d>>) {
     let mut section = Section::new(reader, table, span, "a class", &CLASS);
     let name = section.required("name", "`name = \"…\"`");
     let name = name.and_then(|value| section.text("name", value)).map(str::to_owned);
@@ -156,14 +186,22 @@ fn class(
         Some(name) => format!("class `{name}`"),
         None => format!("class number {}", number + 1),
     };
-    let packets = section
-        .required("match", "the packets of the class, as `match = \"udp dst port 53\"`")
-        .map(|value| packets(&mut section, value))
-        .unwrap_or_default();
+    let app = section.get("app").and_then(|value| section.text("app", value));
+    let app = app.map(|app| AppId(app_number(apps, app)));
+    let packets = match (section.get("match"), app) {
+        // All of them, as far as they are the application's.
+        (None, Some(_)) => vec![Conj::all()],
+        _ => section
+            .required("match", "`match = \"udp dst port 53\"` or `app = \"kv\"`")
+            .map(|value| packets(&mut section, value))
+            .unwrap_or_default(),
+    };
+    let tokens = section.get("searches").and_then(|value| tokens_of(&mut section, value));
     let class = Class {
         // Its absence was reported; two such classes are not two of one name.
         name: name.unwrap_or_else(|| format!("number {}", number + 1)),
         packets,
+        app,
         queues: queues(&mut section),
         weight: section.number_or("weight", 1, 1..=i64::from(Flow::MAX_WEIGHT)) as u32,
         priority: section.number_or("priority", 0, i32::MIN.into()..=i32::MAX.into()) as i32,
@@ -174,12 +212,25 @@ fn class(
     };
     let places = ClassPositions {
         name: section.place_of("name"),
-        matches: section.place_of("match"),
+        matches: section.place_of(if section.get("match").is_some() { "match" } else { "app" }),
         queues: section.place_of("queues"),
         drop: section.place_of("drop"),
         ordered: section.place_of("ordered"),
     };
-    (class, places)
+    (class, places, tokens)
+}
+
+/// The table of an application's own tokens.
+fn tokens_of<'d>(section: &mut Section<'_, '_, 'd>, value: &'d Value<'d>) -> Option<Table<'d>> {
+    let Some(table) = value.get_ref().as_table() else {
+        section.mistyped("searches", value, "`searches = { tokens = 10, refill = 60 }`");
+        return None;
+    };
+    if section.get("app").is_none() {
+        let message = format!("{} has `searches`, but no application that could ask", section.name);
+        section.reader.wrong(&value.span(), message, "add `app`, or write a table `[searches]`");
+    }
+    Some((table, value.span()))
 }
 
 /// The packets of a class; none if the filter is wrong.
@@ -198,13 +249,6 @@ fn packets(section: &mut Section<'_, '_, '_>, value: &Value<'_>) -> Vec<Conj> {
             Vec::new()
         }
     }
-}
-
-/// The only setting of a table, as `{ exclusive = 4 }`.
-fn only_setting<'d>(value: &'d Value<'d>) -> Option<(&'d str, &'d Value<'d>)> {
-    let table = value.get_ref().as_table()?;
-    let (key, inner) = table.iter().next().filter(|_| table.len() == 1)?;
-    Some((key.get_ref().as_ref(), inner))
 }
 
 fn queues(section: &mut Section<'_, '_, '_>) -> Queues {
@@ -236,28 +280,6 @@ fn queues(section: &mut Section<'_, '_, '_>) -> Queues {
         ),
     }
     Queues::Shared
-}
-
-fn objective(section: &mut Section<'_, '_, '_>) -> Option<Objective> {
-    let value = section.get("objective")?;
-    match (value.get_ref().as_str(), only_setting(value)) {
-        (Some("balance"), _) => Some(Objective::Balance),
-        (Some("balance-rate"), _) => Some(Objective::BalanceRate),
-        (_, Some((key @ ("pack" | "pack-rate"), limit))) => {
-            let limit = section.number(key, limit, 1..=i64::MAX)? as u64;
-            Some(if key == "pack" { Objective::Pack(limit) } else { Objective::PackRate(limit) })
-        }
-        (Some(_), _) => {
-            section.unknown_word("objective", value, &["balance", "balance-rate"]);
-            None
-        }
-        _ => {
-            let example =
-                "`\"balance\"`, `\"balance-rate\"`, `{ pack = 50 }` or `{ pack-rate = 1000000 }`";
-            section.mistyped("objective", value, example);
-            None
-        }
-    }
 }
 
 fn mode(section: &mut Section<'_, '_, '_>) -> Option<QueueMode> {

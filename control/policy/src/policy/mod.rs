@@ -19,9 +19,12 @@
 
 mod check;
 mod decode;
+mod objective;
 mod section;
 #[cfg(test)]
 mod tests;
+
+use std::collections::BTreeMap;
 
 pub use decode::Searches;
 
@@ -44,6 +47,8 @@ pub struct CheckedPolicy {
     pub apps: Vec<String>,
     /// How often each application may ask for a search.
     pub searches: Searches,
+    /// How often applications may that have a class which says so, by their names.
+    pub searches_of: BTreeMap<String, Searches>,
     /// Whether each worker runs only the part of the graph that its queues need.
     pub simplify: bool,
     /// Settings that are allowed but probably mistakes.
@@ -58,14 +63,16 @@ pub struct CheckedPolicy {
 pub fn parse(text: &str) -> Result<CheckedPolicy, Problems> {
     let decoded = decode::decode(text);
     let (mut errors, warnings) = check::check(&decoded);
-    let decode::Decoded { document, apps, searches, simplify, errors: earlier, .. } = decoded;
+    let decode::Decoded {
+        document, apps, searches, searches_of, simplify, errors: earlier, ..
+    } = decoded;
     earlier.first.into_iter().for_each(|problem| errors.add(problem));
     if !errors.is_empty() {
         errors.first.sort_by_key(|problem| problem.place);
         return Err(errors);
     }
     let classifier = document.classifier();
-    Ok(CheckedPolicy { document, classifier, apps, searches, simplify, warnings })
+    Ok(CheckedPolicy { document, classifier, apps, searches, searches_of, simplify, warnings })
 }
 
 impl CheckedPolicy {
@@ -81,7 +88,7 @@ impl CheckedPolicy {
     }
 
     /// Gives each flow its class, weight and application. A flow that names a class belongs to it;
-    /// others belong to the first class that has all of their packets. A flow that names an unknown
+    /// others belong to the first class that has all of their packets, of their application or of none. A flow that names an unknown
     /// class gets the class of its packets, and is reported.
     pub fn classify(&mut self, specs: impl IntoIterator<Item = FlowSpec>) -> (Vec<Flow>, Problems) {
         let mut problems = Problems::default();
@@ -91,6 +98,7 @@ impl CheckedPolicy {
 
     fn classify_one(&mut self, spec: FlowSpec, problems: &mut Problems) -> Flow {
         let mut flow = Flow::of(spec.name, spec.parts);
+        flow.app = spec.app.map(|app| AppId(decode::app_number(&mut self.apps, &app)));
         self.classifier.classify(&mut flow);
         if let Some(name) = &spec.class {
             match self.document.class_of(name) {
@@ -110,7 +118,6 @@ impl CheckedPolicy {
         flow.weight = flow.weight.saturating_mul(spec.weight).clamp(1, Flow::MAX_WEIGHT);
         flow.rate = spec.rate;
         flow.core = spec.core;
-        flow.app = spec.app.map(|app| AppId(decode::app_number(&mut self.apps, &app)));
         flow
     }
 }

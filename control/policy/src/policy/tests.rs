@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use weever_plan::policy::SharingMode;
+use weever_plan::policy::{Objective, SharingMode};
 
 use super::*;
 
@@ -51,7 +51,9 @@ fn the_example_in_the_documentation_is_a_policy() {
     let page = parse(example).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(page.document.classes[0].queues, weever_plan::policy::Queues::Exclusive(4));
     assert!(page.document.classes.iter().any(|c| c.drop));
-    assert_eq!((page.apps.as_slice(), page.document.dedicate[0].queue), (&["kv".into()][..], 5));
+    let names: Vec<&str> = page.apps.iter().map(String::as_str).collect();
+    assert_eq!((&names[..], page.document.dedicate[0].queue), (&["store", "kv"][..], 5));
+    assert_eq!((page.searches.tokens, page.searches_of["store"].tokens), (4, 10));
     assert!(page.document.locality.is_some() && page.document.paths.is_some());
     let sharing = page.document.sharing.unwrap();
     assert_eq!((sharing.mode, sharing.threads), (SharingMode::Auto, Some(2)));
@@ -101,7 +103,7 @@ fn mistakes_of_all_kinds_are_reported_in_one_run() {
     for (line, part) in [
         (1, "has no setting `objctive`; did you mean `objective`?"),
         (2, "`simplify` of a policy cannot be a string; write `true` or `false`"),
-        (3, "cannot be `blance`; did you mean `balance`?"),
+        (3, "there is no objective `blance`; did you mean `balance`?"),
         (4, "a class has no `name`; add"),
         (5, "has no setting `nam`; did you mean `name`?"),
         (7, "`queues` of class number 1 cannot be a table; write `\"shared\"`"),
@@ -283,4 +285,75 @@ fn applications_have_tokens_for_searches() {
     let wrong = refused("[searches]\ntokens = -1\nrefill = 0\nevery = 3\n");
     assert_eq!(wrong.len(), 3, "{wrong:?}");
     assert!(wrong.iter().any(|line| line.contains("every")), "{wrong:?}");
+}
+
+const OF_KV: &str = r#"
+[[class]]
+name = "all"
+match = "udp"
+
+[[class]]
+name = "kv"
+app = "kv"
+queues = { exclusive = 1 }
+priority = 5
+objective = "2 * balance-rate + pack(50)"
+searches = { tokens = 9, refill = 60 }
+"#;
+
+#[test]
+fn an_application_has_a_class_with_its_priority_cost_and_tokens() {
+    let mut page = parse(OF_KV).unwrap_or_else(|e| panic!("{e}"));
+    let kv = &page.document.classes[1];
+    let sum = Objective::Sum(vec![(2, Objective::BalanceRate), (1, Objective::Pack(50))]);
+    assert_eq!((kv.priority, kv.objective.as_ref()), (5, Some(&sum)));
+    assert_eq!(page.searches, Searches::default());
+    assert_eq!(page.searches_of["kv"], Searches { tokens: 9, refill: 60 });
+    assert!(page.warnings.is_empty(), "{}", page.warnings);
+    let flows = ["udp dst port 5 app=kv", "udp dst port 6 app=web", "udp dst port 7"];
+    let specs = flows.iter().flat_map(|line| crate::flows::parse(line.as_bytes()).flows);
+    let (flows, _) = page.classify(specs.collect::<Vec<_>>());
+    let classes = flows.iter().map(|flow| page.document.class_name(flow.class));
+    assert_eq!(classes.collect::<Vec<_>>(), ["kv", "all", "all"]);
+}
+
+#[test]
+fn a_class_of_an_application_that_makes_no_sense_is_refused() {
+    for (text, part) in [
+        ("[[class]]\nname = \"a\"\n", "`app = \"kv\"`"),
+        ("[[class]]\nname = \"a\"\napp = 5\n", "cannot be an integer"),
+        ("[[class]]\nname = \"a\"\napp = \"kv\"\ndrop = true\n", "knows no applications"),
+        ("[[class]]\nname = \"a\"\nmatch = \"udp\"\nsearches = { tokens = 1 }\n", "add `app`"),
+        ("[[class]]\nname = \"a\"\napp = \"kv\"\nsearches = 5\n", "searches = { tokens"),
+        (
+            "[[class]]\nname = \"a\"\napp = \"kv\"\n[[class]]\nname = \"b\"\napp = \"kv\"\n",
+            "`b` never gets a flow",
+        ),
+    ] {
+        let problems = refused(text);
+        assert!(problems.iter().any(|line| line.contains(part)), "{text}: {problems:?}");
+    }
+}
+
+#[test]
+fn objectives_are_expressions() {
+    let of = |text: &str| parse(&format!("objective = \"{text}\"\n"));
+    let good = |text: &str| of(text).unwrap_or_else(|e| panic!("{e}")).document.objective;
+    assert_eq!(good("balance"), Objective::Balance);
+    assert_eq!(good(" 1 * pack( 7 ) "), Objective::Pack(7));
+    let terms = vec![(1, Objective::Balance), (3, Objective::PackRate(1000))];
+    assert_eq!(good("balance+3*pack-rate(1000)"), Objective::Sum(terms));
+    for (text, part) in [
+        ("balence", "balance"),
+        ("balance +", "there is no objective"),
+        ("0 * balance", "no factor"),
+        ("-1 * balance", "no factor"),
+        ("pack", "has no limit"),
+        ("pack(0)", "has no limit"),
+        ("balance(3)", "in parentheses"),
+        (&vec!["balance"; 17].join("+"), "more than 16"),
+    ] {
+        let problems = of(text).unwrap_err().to_string();
+        assert!(problems.contains(part), "{text}: {problems}");
+    }
 }

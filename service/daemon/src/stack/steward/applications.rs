@@ -1,7 +1,6 @@
 //! Applications' sockets as flows of the policy: a policy gives an application queues, and its sockets say which
 //! packets are the application's.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -52,9 +51,13 @@ impl ApplicationSockets {
 
 /// How often applications may ask for a plan, as the policy says.
 pub(in crate::stack) fn plan_limits(policy: &CheckedPolicy) -> PlanLimits {
-    let Searches { tokens, refill } = policy.searches;
-    let refill = MINUTE / refill.max(1);
-    PlanLimits { named: BTreeMap::new(), others: PlanTokens { tokens, refill } }
+    let tokens = |searches: &Searches| PlanTokens {
+        tokens: searches.tokens,
+        refill: MINUTE / searches.refill.max(1),
+    };
+    let named = policy.searches_of.iter();
+    let named = named.map(|(app, searches)| (app.clone(), tokens(searches))).collect();
+    PlanLimits { named, others: tokens(&policy.searches) }
 }
 
 /// Everything to the socket, with the rate that it was registered with, and its flows of single peers.
