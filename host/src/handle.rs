@@ -1,6 +1,5 @@
 //! The handles by which other threads ask a host, command it and stop it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use weever_block::Env;
@@ -69,7 +68,8 @@ pub struct WorkerHandle {
     /// Wakes its thread.
     pub waker: Waker,
     failures: Arc<Mutex<Vec<String>>>,
-    lost_queues: Arc<AtomicUsize>,
+    /// The link of each queue that has failed.
+    lost: Arc<Mutex<Vec<u16>>>,
 }
 
 impl WorkerHandle {
@@ -88,7 +88,7 @@ impl WorkerHandle {
             pace: worker.pace(),
             waker: worker.waker(),
             failures: Arc::default(),
-            lost_queues: Arc::default(),
+            lost: Arc::default(),
         }
     }
 
@@ -97,14 +97,14 @@ impl WorkerHandle {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many of its queues have failed.
-    pub fn lost_queues(&self) -> usize {
-        self.lost_queues.load(Ordering::Relaxed)
+    /// The link's number of each of its queues that has failed.
+    pub fn lost_queues(&self) -> Vec<u16> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A queue of it has failed.
     pub(crate) fn lost(&self, lost: &Lost) {
-        self.lost_queues.fetch_add(1, Ordering::Relaxed);
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).push(lost.link);
         self.failed(lost.error.to_string());
     }
 

@@ -27,15 +27,18 @@ impl HostHandle {
     /// workers need their threads.
     pub fn relieve(&self, patience: Duration) -> Vec<Relieved> {
         let applications = self.env.get::<Applications>().map(|there| there.link);
-        let devices = |worker: &WorkerHandle| {
-            worker.queues.iter().filter(|(link, _)| Some(*link) != applications).count()
+        let is_device = |link: &u16| Some(*link) != applications;
+        let lost =
+            |worker: &WorkerHandle| worker.lost_queues().into_iter().filter(is_device).count();
+        let at_work = |worker: &WorkerHandle| {
+            let links = worker.queues.iter().map(|(link, _)| *link);
+            links.filter(is_device).count() > lost(worker)
         };
         let mut numbered = (0u16..).zip(self.workers.iter());
-        let at_work = |worker: &WorkerHandle| devices(worker) > worker.lost_queues();
         let Some((to, next)) = numbered.find(|(_, worker)| at_work(worker)) else {
             return Vec::new();
         };
-        let cut_off = |worker: &WorkerHandle| worker.lost_queues() > 0 && !at_work(worker);
+        let cut_off = |worker: &WorkerHandle| lost(worker) > 0 && !at_work(worker);
         let workers = (0u16..).zip(self.workers.iter());
         let relieved =
             workers.filter(|(_, worker)| cut_off(worker)).filter_map(|(from, worker)| {

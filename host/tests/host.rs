@@ -1,7 +1,9 @@
 //! Hosts over links in memory, driven by hand and on threads.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use weever_blocks_std::socket::Applications;
 use weever_blocks_std::testing::frames::{
     HOST, HOST_MAC, PEER, PEER_MAC, arp, echo_request, ethernet, from_peer, ipv4, ipv4_repr, udp,
 };
@@ -199,14 +201,19 @@ fn without_queues_the_caller_moves_the_packets() {
     sent.drain(..).for_each(|packet| pool.free(packet));
 }
 
-/// A worker whose only device queue fails has a connection; the other worker's queue goes on.
+/// A worker whose only device queue fails has a connection; the other worker's queue goes on. That the worker's
+/// applications are lost is no reason.
 #[test]
 fn a_worker_without_a_device_gives_its_flows_to_one_that_has_one() {
     let config = MemoryConfig { waitable: true, queues: 2, ..MemoryConfig::default() };
     let (ours, mut theirs) = pair(&config).unwrap();
+    let (our_applications, mut applications) = pair(&config).unwrap();
     let mut builder = HostBuilder::new(pool());
     builder.workers(2);
     let link = builder.link(Box::new(ours));
+    let app_link = builder.link(Box::new(our_applications));
+    let (tables, streams) = (Vec::new(), Vec::new());
+    builder.env().provide(Arc::new(Applications { link: app_link, tables, streams }));
     let eth0 = InterfaceConfig::new("eth0", link).address(prefix("10.0.0.1/24"));
     builder.interface(eth0).unwrap();
     builder.neighbour(PEER.into(), PEER_MAC);
@@ -215,35 +222,69 @@ fn a_worker_without_a_device_gives_its_flows_to_one_that_has_one() {
     let running = builder.start().unwrap();
     let handle = running.handle();
     let owners = handle.publisher.flow_owners("RxL4TCPEndpoint").unwrap();
-    let mut queues = theirs.take_queues();
-    let mut second = Peer { frames: pool().cache(), queue: queues.remove(1) };
-    second.send(&syn(4000, 7));
-    let until = |done: &dyn Fn() -> bool| {
-        let deadline = Instant::now() + Duration::from_secs(60);
+    let peer = |queue| Peer { frames: pool().cache(), queue };
+    let [mut first, mut second] = <[_; 2]>::try_from(theirs.take_queues()).ok().unwrap().map(peer);
+    let patience = Duration::from_secs(60);
+    let deadline = Instant::now() + patience;
+    let until = |done: &mut dyn FnMut() -> bool| {
         while !done() {
             assert!(Instant::now() < deadline, "{:?}", handle.readings());
             std::thread::sleep(Duration::from_millis(1));
         }
     };
-    until(&|| owners.of_worker(1).len() == 1);
-    assert_eq!(handle.relieve(Duration::from_secs(60)), [], "its device is there");
+    // The sequence number after an answer with this payload.
+    let answer = |peer: &mut Peer, payload: &[u8], syn: bool| {
+        let mut next = None;
+        until(&mut || {
+            let mut came = peer.receive().into_iter().filter_map(|frame| answered(&frame, payload));
+            next = came.next_back().or(next);
+            next.is_some()
+        });
+        next.unwrap() + u32::from(syn)
+    };
+    second.send(&segment((99, 0), SYN, b""));
+    let next = answer(&mut second, b"", true);
+    second.send(&segment((100, next), ACK, b"before"));
+    let next = answer(&mut second, b"before", false);
+    assert_eq!(owners.of_worker(1).len(), 1);
+    drop(applications.take_queues().remove(1));
+    until(&mut || handle.workers[1].lost_queues() == [app_link]);
+    assert_eq!(handle.relieve(patience), [], "its device is there");
     drop(second);
-    until(&|| handle.workers[1].lost_queues() == 1);
-    let relieved = handle.relieve(Duration::from_secs(60));
+    until(&mut || handle.workers[1].lost_queues() == [app_link, link]);
+    let relieved = handle.relieve(patience);
     let [Relieved { worker, by, flows }] = relieved.as_slice() else { panic!("{relieved:?}") };
     assert_eq!((worker.as_str(), by.as_str(), flows.moved), ("worker-1", "worker-0", 1));
     assert_eq!((owners.of_worker(0).len(), owners.of_worker(1).len()), (1, 0));
-    assert_eq!(handle.relieve(Duration::from_secs(60)), [], "once");
-    drop((running, queues));
+    assert_eq!(handle.relieve(patience), [], "once");
+    first.send(&segment((106, next), ACK, b"afterwards"));
+    answer(&mut first, b"afterwards", false);
+    drop((running, first, applications));
 }
 
-/// The first segment of a connection (RFC 9293 §3.1).
-fn syn(src_port: u16, dst_port: u16) -> Vec<u8> {
-    let mut segment = [0; 20];
-    segment[..2].copy_from_slice(&src_port.to_be_bytes());
-    segment[2..4].copy_from_slice(&dst_port.to_be_bytes());
-    (segment[12], segment[13], segment[14]) = (5 << 4, 2, 0xff);
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+
+/// A segment to the echo port (RFC 9293 §3.1).
+fn segment((seq, ack): (u32, u32), flags: u8, payload: &[u8]) -> Vec<u8> {
+    let mut segment = [&[0; 20], payload].concat();
+    segment[..2].copy_from_slice(&4000u16.to_be_bytes());
+    segment[2..4].copy_from_slice(&7u16.to_be_bytes());
+    segment[4..8].copy_from_slice(&seq.to_be_bytes());
+    segment[8..12].copy_from_slice(&ack.to_be_bytes());
+    (segment[12], segment[13], segment[14]) = (5 << 4, flags, 0xff);
     let addresses = [PEER.octets(), HOST.octets()].concat();
-    fill_checksum(&mut segment, Pseudo::v4(addresses.first_chunk().unwrap(), 6, 20));
+    let len = segment.len() as u16;
+    fill_checksum(&mut segment, Pseudo::v4(addresses.first_chunk().unwrap(), 6, len));
     from_peer(&ipv4(ipv4_repr(PEER, HOST, 6), &segment))
+}
+
+/// The sequence number behind an answer of the echo port with exactly this payload.
+fn answered(frame: &[u8], payload: &[u8]) -> Option<u32> {
+    let length = usize::from(u16::from_be_bytes(*frame.get(16..18)?.first_chunk()?));
+    let (ip, segment) = (frame.get(14..34)?, frame.get(34..14 + length)?);
+    let is_tcp = frame[12..14] == [8, 0] && ip[9] == 6;
+    let carried = segment.get(usize::from(segment.get(12)? >> 4) * 4..)?;
+    let seq = u32::from_be_bytes(*segment[4..].first_chunk()?);
+    (is_tcp && carried == payload).then(|| seq.wrapping_add(payload.len() as u32))
 }
