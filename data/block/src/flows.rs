@@ -91,6 +91,8 @@ struct Bucket {
 #[derive(Debug)]
 pub struct FlowOwners {
     buckets: Box<[Bucket]>,
+    /// The workers to which no flow may move, a bit each.
+    away: [AtomicU64; MAX_WORKERS as usize / 64],
 }
 
 impl FlowOwners {
@@ -101,7 +103,8 @@ impl FlowOwners {
             entries: [const { AtomicU64::new(EMPTY) }; BUCKET],
             adding: AtomicU32::new(0),
         };
-        FlowOwners { buckets: (0..buckets).map(bucket).collect() }
+        let away = [const { AtomicU64::new(0) }; MAX_WORKERS as usize / 64];
+        FlowOwners { buckets: (0..buckets).map(bucket).collect(), away }
     }
 
     fn bucket(&self, key: FlowKey) -> &Bucket {
@@ -147,11 +150,34 @@ impl FlowOwners {
         self.replace(key, old, None)
     }
 
-    /// Makes `to` the future owner of a flow that `from` has: its state is on its way from now on.
+    /// Makes `to` the future owner of a flow that `from` has: its state is on its way from now on. Not if
+    /// [`limit_moves`](Self::limit_moves) excludes that worker.
     pub fn begin_move(&self, key: FlowKey, from: u16, to: u16) -> bool {
+        to < MAX_WORKERS && self.may_move_to(to) && self.give_up(key, from, to)
+    }
+
+    /// The same for a worker that cannot keep its flows, whatever the limits.
+    pub fn give_up(&self, key: FlowKey, from: u16, to: u16) -> bool {
         let old = |owner| owner == FlowOwner { worker: from, from: None };
         let new = |_| FlowOwner { worker: to, from: Some(from) };
         to < MAX_WORKERS && self.replace(key, old, Some(&new))
+    }
+
+    /// From now on flows move only to workers that `may_take` selects; those that move already go on.
+    pub fn limit_moves(&self, may_take: impl Fn(u16) -> bool) {
+        for (bits, first) in self.away.iter().zip((0..).step_by(64)) {
+            let away = |at: &u16| !may_take(first + at);
+            bits.store((0..64).filter(away).fold(0, |bits, at| bits | 1 << at), Release);
+        }
+    }
+
+    fn may_move_to(&self, worker: u16) -> bool {
+        self.away[usize::from(worker / 64)].load(Acquire) >> (worker % 64) & 1 == 0
+    }
+
+    /// Whether the state of any flow is on its way.
+    pub fn has_moves(&self) -> bool {
+        self.all().any(|(_, owner)| owner.from.is_some())
     }
 
     /// The state of a flow has arrived at `worker`.
@@ -274,8 +300,14 @@ mod tests {
         assert_eq!(owners.owner(key(1)), Some(FlowOwner { worker: 4, from: Some(3) }));
         assert!(!owners.begin_move(key(1), 4, 5), "its state is on its way");
         assert!(owners.of_worker(4).is_empty());
-        assert!(owners.end_move(key(1), 4));
+        assert!(owners.has_moves() && owners.end_move(key(1), 4) && !owners.has_moves());
         assert_eq!(owners.of_worker(4), [key(1)]);
+        owners.limit_moves(|worker| worker != 100);
+        assert!(!owners.begin_move(key(1), 4, 100) && owners.begin_move(key(1), 4, 101));
+        assert!(owners.end_move(key(1), 101) && owners.give_up(key(1), 101, 100));
+        owners.limit_moves(|_| true);
+        assert!(owners.end_move(key(1), 100) && owners.begin_move(key(1), 100, 4));
+        assert!(owners.end_move(key(1), 4));
         assert!(owners.release(key(1), 4));
         assert_eq!((owners.owner(key(1)), owners.is_empty()), (None, true));
     }

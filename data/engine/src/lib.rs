@@ -18,6 +18,7 @@ mod interpreter;
 mod limits;
 mod mailbox;
 mod moves;
+mod quiet;
 pub mod reference;
 mod schedule;
 mod slots;

@@ -118,6 +118,11 @@ impl<T> Mailbox<T> {
         self.changed.notify_all();
     }
 
+    /// Whether a thread runs the worker.
+    pub fn runs(&self) -> bool {
+        self.lock().runs
+    }
+
     /// Called by the worker when it is dropped: pending and later items are discarded.
     pub fn close(&self) {
         let mut inside = self.lock();

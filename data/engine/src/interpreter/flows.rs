@@ -259,7 +259,7 @@ impl Engine {
             let home = update.plan.program.home(entry).filter(|home| *home != me);
             for key in owners.of_worker(me) {
                 match home {
-                    Some(home) if owners.begin_move(key, me, home) => {
+                    Some(home) if owners.give_up(key, me, home) => {
                         self.send_flow(entry, key, home, None, now);
                     }
                     _ => drop(owners.release(key, me)),

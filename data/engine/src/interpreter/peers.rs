@@ -73,6 +73,8 @@ pub(crate) struct PeerSender {
     /// The room that is reserved for packets of flows.
     reserve: usize,
     bell: Arc<Doorbell>,
+    /// Messages put into the ring so far.
+    put: u64,
     /// Whether something was pushed since the other worker was last notified.
     unannounced: bool,
     wakes: VecDeque<(NodeRef, Option<u64>)>,
@@ -85,7 +87,7 @@ impl PeerSender {
         let wakes = VecDeque::with_capacity(MAX_PENDING_WAKES);
         let (free, reserve) = (ring.slots(), RESERVE.min(ring.buffer().capacity() / 2));
         let overflow = VecDeque::new();
-        PeerSender { ring, free, reserve, bell, unannounced: false, wakes, overflow }
+        PeerSender { ring, free, reserve, bell, put: 0, unannounced: false, wakes, overflow }
     }
 
     fn has_room(&mut self, part: Part) -> bool {
@@ -100,6 +102,7 @@ impl PeerSender {
         match self.ring.push(message) {
             Ok(()) => {
                 self.unannounced = true;
+                self.put += 1;
                 self.free = self.free.saturating_sub(1);
                 Ok(())
             }
@@ -294,6 +297,11 @@ impl Peers {
     /// Whether any message waits here.
     pub(crate) fn has_messages(&self) -> bool {
         (0..self.len()).any(|from| self.depth(from) > 0)
+    }
+
+    /// Messages put into rings to other workers so far.
+    pub(crate) fn put(&self) -> u64 {
+        self.senders.iter().flatten().map(|sender| sender.put).sum()
     }
 
     /// Whether wake-ups or tasks wait for room in a ring.

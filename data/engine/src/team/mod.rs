@@ -11,6 +11,7 @@ mod flows;
 mod next;
 mod partition;
 mod publisher;
+mod reroute;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ use weever_packet::PoolCache;
 
 use crate::interpreter::{Message, PeerSender, Peers};
 use crate::mailbox::Doorbell;
+use crate::quiet::Quiet;
 use crate::schedule::{
     self, BlockMaker, CompileOptions, CompiledGraph, EntryNumbers, Homes, Idps, Places,
 };
@@ -111,12 +113,14 @@ impl Team {
             handles.push(handle);
         }
         connect(&mut workers, &links, count);
+        let quiet = Arc::new(Quiet::new(workers.len()));
+        workers.iter_mut().for_each(|worker| worker.pause_with(quiet.clone()));
         // Only now, as `init` nodes run where their home is.
         workers.iter_mut().for_each(|worker| worker.engine().start());
         let plans = vec![plan; handles.len()];
         let cells = workers.iter_mut().map(|worker| worker.engine().cells()).collect();
         let running = Running { logical, plans, idps, slots, cells, epoch: 0 };
-        let publisher = Publisher::new(handles, maker, homes, running);
+        let publisher = Publisher::new(handles, maker, homes, running, quiet);
         Ok(Team { workers, publisher: Arc::new(publisher) })
     }
 }

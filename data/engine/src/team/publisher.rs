@@ -10,12 +10,18 @@ use weever_graph::{ChangeSet, Graph, Verified, apply};
 use super::TeamError;
 use super::next::{Compiler, Next};
 use super::partition::{Fit, PartSelection, Running, WorkerHandle, annotate_and_verify, partition};
+use super::reroute::{Pausing, Reroute};
 use crate::mailbox::Waker;
 use crate::moves::FlowOrder;
+use crate::quiet::Quiet;
 use crate::schedule::{BlockMaker, Homes, Idp, NodeRef, Update};
 
 /// How long a change waits for the workers by default. A turn takes microseconds.
 const ADOPT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest pause in reception for a change of ways. Nearly always some turns suffice; a device's ring
+/// holds what arrives in a millisecond or more.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A completed change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +47,10 @@ pub struct Publisher {
     turn: Mutex<PartSelection>,
     /// Held only to copy or replace the pointer.
     running: Mutex<Arc<Running>>,
+    quiet: Arc<Quiet>,
     patience: Duration,
+    /// The longest pause in reception.
+    pause: Duration,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -54,15 +63,17 @@ impl Publisher {
         maker: Arc<BlockMaker>,
         homes: Homes,
         running: Running,
+        quiet: Arc<Quiet>,
     ) -> Publisher {
         let (turn, running) = (Mutex::default(), Mutex::new(Arc::new(running)));
-        Publisher { handles: handles.into(), maker, homes, turn, running, patience: ADOPT_TIMEOUT }
+        let (handles, patience, pause) = (handles.into(), ADOPT_TIMEOUT, PAUSE);
+        Publisher { handles, maker, homes, turn, running, quiet, patience, pause }
     }
 
-    /// Sets how long a change waits for the workers, instead of five seconds.
+    /// Sets how long a change waits for the workers, instead of five seconds, and how long reception pauses.
     #[cfg(test)]
     pub(crate) fn patient(self, patience: Duration) -> Publisher {
-        Publisher { patience, ..self }
+        Publisher { patience, pause: patience, ..self }
     }
 
     fn running(&self) -> Arc<Running> {
@@ -230,9 +241,12 @@ impl Publisher {
         slots.keep(plans.iter().map(|plan| &*plan.layout));
         let cells = updates.iter().map(|update| update.cells.clone()).collect();
         on_success();
+        let team = Pausing { handles: &self.handles, quiet: &self.quiet, longest: self.pause };
+        let reroute = Reroute::begin(team, &running.plans, &plans, &idps);
         let now = Running { logical: next.logical, plans, idps, slots, cells, epoch };
         *lock(&self.running) = Arc::new(now);
         self.publish(epoch, updates);
+        reroute.end(epoch);
         let adopted = self.wait(epoch);
         let afresh = self.clear_away();
         adopted.map(|()| Published { epoch, steps, afresh })

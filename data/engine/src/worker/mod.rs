@@ -15,6 +15,7 @@ use weever_packet::{BURST, Burst, Nanos, first_n};
 use crate::Engine;
 use crate::interpreter::Reception;
 use crate::mailbox::{Doorbell, Mailbox, Waker};
+use crate::quiet::{Quiet, Report};
 use crate::schedule::Update;
 pub use queues::{Attached, Lost, Turn};
 use queues::{Egress, attempt};
@@ -53,6 +54,8 @@ pub struct Worker {
     pace: Arc<Pace>,
     /// Delivers graph updates, if the worker belongs to a team.
     mailbox: Option<Arc<Mailbox<Update>>>,
+    /// The team's pauses in reception.
+    quiet: Option<Arc<Quiet>>,
 }
 
 impl Worker {
@@ -79,12 +82,18 @@ impl Worker {
             bell: Bell::new()?,
             pace: Arc::new(Pace::new(Mode::default())),
             mailbox: None,
+            quiet: None,
         })
     }
 
     /// Returns the mailbox by which the worker receives graph updates.
     pub(crate) fn join_team(&mut self) -> Arc<Mailbox<Update>> {
         self.mailbox.get_or_insert_default().clone()
+    }
+
+    /// Has the worker take part in its team's pauses.
+    pub(crate) fn pause_with(&mut self, quiet: Arc<Quiet>) {
+        self.quiet = Some(quiet);
     }
 
     /// Switches to the next graph, if there is one.
@@ -156,7 +165,8 @@ impl Worker {
         let queues = self.queues.len();
         self.queues.iter_mut().flatten().for_each(|attached| attached.queue.advance(now));
         self.reception.begin_turn();
-        for i in 0..queues {
+        let pauses = self.quiet.as_ref().is_some_and(|quiet| quiet.is_wanted());
+        for i in 0..if pauses { 0 } else { queues } {
             self.receive((self.first + i) % queues, now, &mut turn);
         }
         self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
@@ -172,7 +182,22 @@ impl Worker {
         }
         stats.count_turn(&turn, egress.take_undeliverable());
         self.tell_peers();
+        if pauses {
+            self.report_quiet();
+        }
         turn
+    }
+
+    /// In a pause: says whether anything is under way here.
+    #[cold]
+    fn report_quiet(&mut self) {
+        let idle =
+            self.engine.idle() && !self.engine.has_messages() && !self.engine.has_unsent_messages();
+        if let (Some(quiet), Some(peers)) = (&self.quiet, self.engine.peers()) {
+            let report =
+                Report { idle, sent: peers.put(), received: peers.received, ..Report::default() };
+            quiet.report(peers.me.into(), report);
+        }
     }
 
     /// Starts tasks that wait for a descriptor. That takes a system call, so a busy worker rarely looks.

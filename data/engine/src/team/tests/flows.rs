@@ -14,6 +14,8 @@ enum Act {
     Move { flow: u64, to: u16, redirect: bool },
     /// A worker gives up its flows.
     GiveUp { worker: u16 },
+    /// From now on these workers run a part of the graph without the node of the flows, a bit each.
+    Fit(u8),
     /// These workers have a turn, a bit each.
     Turns(u8),
 }
@@ -28,21 +30,49 @@ fn act() -> impl Strategy<Value = Act> {
         3 => (0..FLOWS, to.clone(), any::<bool>())
             .prop_map(|(flow, to, redirect)| Act::Move { flow, to, redirect }),
         1 => to.prop_map(|worker| Act::GiveUp { worker }),
+        1 => any::<u8>().prop_map(Act::Fit),
         4 => any::<u8>().prop_map(Act::Turns),
     ]
 }
 
+/// Has workers run other parts of the graph. They have turns meanwhile, as they would on threads.
+fn fit(team: &mut Team, part: Arc<crate::Fit>, now: &mut u64) {
+    let runs = |workers: &mut [Worker], runs| {
+        workers.iter_mut().for_each(|worker| worker.join_team().set_runs(runs));
+    };
+    runs(&mut team.workers, true);
+    let (publisher, workers) = (team.publisher.clone(), &mut team.workers);
+    std::thread::scope(|scope| {
+        let fit = scope.spawn(|| publisher.fit(Some(part)).map(|_| ()));
+        while !fit.is_finished() {
+            *now += 1;
+            workers.iter_mut().for_each(|worker| drop(worker.turn(*now)));
+            std::thread::yield_now();
+        }
+        fit.join().expect("it does not panic").expect("a part without `Seq`");
+    });
+    runs(&mut team.workers, false);
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
 
     /// With any moves, and any packets under way meanwhile.
     #[test]
     fn a_flow_goes_on_wherever_it_is_moved(acts in prop::collection::vec(act(), 1..60)) {
         let mut b = team(16_384, WORKERS);
+        let publisher = Arc::into_inner(b.team.publisher).expect("nobody else has it");
+        b.team.publisher = Arc::new(publisher.patient(Duration::from_secs(60)));
+        b.team.publisher.replace(with_entrance(true)).expect("sound");
         let (mut sent, mut back) = ([0; FLOWS as usize], Vec::new());
         let mut arrives_at: Vec<usize> = (0..FLOWS as usize).map(|flow| flow % WORKERS).collect();
-        let mut now = 0;
-        let mut moves = Vec::new();
+        let mut now = 1;
+        let (mut moves, mut lacking) = (Vec::new(), 0u8);
+        // Every flow begins where it arrives.
+        for (at, flow) in arrives_at.iter().zip(0..) {
+            sent[flow as usize] += send(&mut *b.peers[*at], &mut b.cache, flow * FLOW, 1) as u64;
+        }
+        b.team.workers.iter_mut().for_each(|worker| drop(worker.turn(now)));
         for act in acts {
             match act {
                 Act::Send { flow, packets } => {
@@ -74,8 +104,20 @@ proptest! {
                     let to = |_: &str, _| next;
                     b.team.publisher.give_up_flows(worker, to, Duration::ZERO).unwrap();
                 }
+                Act::Fit(workers) => {
+                    let lacks = move |worker: u16| workers >> worker & 1 == 1;
+                    lacking = workers;
+                    let part: Arc<crate::Fit> =
+                        Arc::new(move |_, worker| lacks(worker).then(|| with_entrance(false)));
+                    fit(&mut b.team, part, &mut now);
+                }
                 Act::Turns(workers) => {
                     for worker in (0..WORKERS).filter(|worker| workers >> worker & 1 == 1) {
+                        if lacking >> worker & 1 == 1 {
+                            // Makes room in the ring, where strangers would end.
+                            now += 1;
+                            b.team.workers[0].turn(now);
+                        }
                         now += 1;
                         b.team.workers[worker].turn(now);
                     }

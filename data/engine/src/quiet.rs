@@ -1,0 +1,149 @@
+//! A pause in reception, until nothing is under way between the workers of a team.
+//!
+//! A change of the graph may change the way that packets of a flow take: through another worker, or no longer
+//! through it. Those that are under way on the old one would come behind those that take the new one. So workers
+//! receive nothing while the graph changes in this way, and devices keep what arrives.
+//!
+//! The workers have come to rest when each has reported twice that it has nothing to do, with the same numbers of
+//! messages sent and received, as many of one as of the other (Mattern 1987, the four counter method).
+
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The state of a worker at the end of a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// Turns since the pause began.
+    pub(crate) turns: u64,
+    /// Whether it has no task to run, and no message to take or to send.
+    pub(crate) idle: bool,
+    /// Messages to other workers so far, and from them.
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+}
+
+/// The pause of a team.
+#[derive(Debug)]
+pub(crate) struct Quiet {
+    wanted: AtomicBool,
+    reports: Mutex<Vec<Report>>,
+}
+
+impl Quiet {
+    pub(crate) fn new(workers: usize) -> Quiet {
+        let reports = Mutex::new(vec![Report::default(); workers]);
+        Quiet { wanted: AtomicBool::new(false), reports }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Report>> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a worker is to receive nothing, and to report.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted.load(Acquire)
+    }
+
+    /// Called by a worker at the end of each turn of the pause.
+    #[cold]
+    pub(crate) fn report(&self, worker: usize, report: Report) {
+        if let Some(last) = self.lock().get_mut(worker) {
+            *last = Report { turns: last.turns + 1, ..report };
+        }
+    }
+
+    pub(crate) fn begin(&self) {
+        self.lock().fill(Report::default());
+        self.wanted.store(true, Release);
+    }
+
+    pub(crate) fn end(&self) {
+        self.wanted.store(false, Release);
+    }
+
+    pub(crate) fn watch(&self) -> QuietWatch<'_> {
+        QuietWatch { quiet: self, before: None }
+    }
+}
+
+/// Notices when the workers have come to rest.
+#[derive(Debug)]
+pub(crate) struct QuietWatch<'a> {
+    quiet: &'a Quiet,
+    /// Reports of workers that seemed to be at rest.
+    before: Option<Vec<Report>>,
+}
+
+impl QuietWatch<'_> {
+    /// Whether nothing is under way. Called again and again, after the workers have been woken.
+    pub(crate) fn is_over(&mut self) -> bool {
+        let now = self.quiet.lock().clone();
+        let all_idle = now.iter().all(|report| report.turns > 0 && report.idle);
+        let sum = |of: fn(&Report) -> u64| now.iter().map(of).sum::<u64>();
+        if !all_idle || sum(|report| report.sent) != sum(|report| report.received) {
+            self.before = None;
+            return false;
+        }
+        let Some(before) = &self.before else {
+            self.before = Some(now);
+            return false;
+        };
+        let mut pairs = before.iter().zip(&now);
+        if !pairs.clone().all(|(before, now)| now.turns > before.turns) {
+            return false;
+        }
+        let counts = |report: &Report| (report.sent, report.received);
+        let same = pairs.all(|(before, now)| counts(before) == counts(now));
+        self.before = Some(now);
+        same
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_under_way_is_noticed_although_all_reported_that_they_are_idle() {
+        let quiet = Quiet::new(2);
+        quiet.begin();
+        let mut watch = quiet.watch();
+        let report = |worker, idle, sent, received| {
+            quiet.report(worker, Report { turns: 0, idle, sent, received });
+        };
+        assert!(!watch.is_over(), "nobody has reported");
+        report(0, true, 7, 3);
+        report(1, true, 3, 6);
+        assert!(!watch.is_over(), "a message is in a ring");
+        report(1, false, 3, 7);
+        assert!(!watch.is_over(), "it has a task");
+        report(1, true, 3, 7);
+        assert!(!watch.is_over(), "it may have sent one since");
+        report(1, true, 3, 7);
+        assert!(!watch.is_over(), "the other one, too");
+        report(0, true, 7, 3);
+        assert!(watch.is_over());
+        quiet.end();
+    }
+
+    #[test]
+    fn a_worker_that_was_woken_by_an_old_message_is_noticed_in_the_second_round() {
+        let quiet = Quiet::new(2);
+        quiet.begin();
+        let mut watch = quiet.watch();
+        let report = |worker, sent, received| {
+            quiet.report(worker, Report { turns: 0, idle: true, sent, received });
+        };
+        report(0, 1, 1);
+        report(1, 1, 1);
+        assert!(!watch.is_over());
+        report(0, 2, 1);
+        report(1, 1, 2);
+        assert!(!watch.is_over(), "one more went to and fro");
+        report(0, 2, 1);
+        assert!(!watch.is_over());
+        report(1, 1, 2);
+        assert!(watch.is_over());
+    }
+}
