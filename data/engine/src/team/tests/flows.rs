@@ -1,6 +1,8 @@
 //! Flows with state move between workers: nothing is lost, reordered, or seen by a worker without the
 //! state.
 
+use weever_graph::Verified;
+
 use super::sequence::{FLOW, PINNED, counts, key, sequence, team};
 use super::*;
 use crate::moves::ListedFlows;
@@ -413,4 +415,45 @@ fn a_worker_that_loses_the_node_gives_its_flows_to_the_one_that_has_it() {
     assert_eq!(counts(&mut b.team.workers), [sent as u64, 0, 0, 0]);
     b.peers.iter_mut().for_each(|peer| receive(&mut **peer, &mut b.cache, &mut back));
     assert_eq!(back.len(), sent);
+}
+
+/// On threads, under load: a worker gets the node and loses it again.
+#[test]
+fn a_change_of_parts_under_load_loses_and_reorders_nothing() {
+    const CHANGES: usize = 40;
+    /// Fewer packets under way than a ring holds.
+    const WINDOW: u64 = 128;
+    let Bench { team, mut peers, pool, mut cache } = team(4096, 2);
+    let Team { mut workers, publisher } = team;
+    let publisher = Arc::into_inner(publisher).expect("nobody else has it");
+    let publisher = publisher.patient(Duration::from_secs(60));
+    publisher.replace(with_entrance(true)).expect("sound");
+    let (mut sent, mut came, mut back) = ([0u64; 2], [0u64; 2], Vec::new());
+    running(&mut workers, Mode::default(), || {
+        std::thread::scope(|scope| {
+            let changes = scope.spawn(|| {
+                for nth in 0..CHANGES {
+                    let part = move |_: &Verified, _| (nth % 2 == 0).then(|| with_entrance(false));
+                    publisher.fit(Some(Arc::new(part))).expect("a part");
+                }
+            });
+            let until = Instant::now() + Duration::from_secs(60);
+            while !changes.is_finished() || came != sent {
+                // Either flow arrives at a worker of its own.
+                for (at, sent) in sent.iter_mut().enumerate() {
+                    if !changes.is_finished() && *sent - came[at] < WINDOW {
+                        let first = at as u64 * FLOW + *sent;
+                        *sent += send(&mut *peers[at], &mut cache, first, 16) as u64;
+                    }
+                }
+                peers.iter_mut().for_each(|peer| receive(&mut **peer, &mut cache, &mut back));
+                back.drain(..).for_each(|number| came[(number / FLOW) as usize] += 1);
+                assert!(Instant::now() < until, "{came:?} of {sent:?} came back");
+            }
+        });
+    });
+    let all: u64 = sent.iter().sum();
+    assert_eq!(counts(&mut workers), [all, 0, 0, 0]);
+    drop((workers, publisher, peers, cache));
+    assert_eq!(pool.available(), pool.frames());
 }
