@@ -103,6 +103,8 @@ enum {
     WEEVER_STREAM_RECEIVE_BUFFER = 11, /* octets that are received ahead of the program */
     WEEVER_STREAM_SEND_BUFFER = 12, /* octets that may be written and not acknowledged */
     WEEVER_STREAM_DEFER_ACCEPT = 13, /* of a listener: seconds that a stream waits for octets */
+    WEEVER_STREAM_TRAFFIC_CLASS = 15, /* its upper six bits: the DSCP */
+    WEEVER_STREAM_HOPS = 16,       /* time to live or hop limit; 0: the stack's default */
     WEEVER_STREAM_FAST_OPEN = 14   /* 1, right after connecting: the SYN carries what is written next;
                                       of a listener: most connections that have sent such octets and are
                                       not established yet */

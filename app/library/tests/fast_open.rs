@@ -1,4 +1,4 @@
-//! Fast Open (RFC 7413) with the kernel's TCP at the other end of a cable, in both roles.
+//! Fast Open (RFC 7413), and the IP header of streams, with the kernel's TCP at the other end of a cable, in both roles.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -154,4 +154,40 @@ fn a_program_takes_questions_in_syns_of_the_kernel() {
     assert_eq!(kernels(&net, "TCPFastOpenActiveFail"), 0);
     end.send(()).unwrap();
     ours.join().unwrap();
+}
+
+#[test]
+fn the_class_and_the_hops_of_a_stream_are_in_its_packets() {
+    require_net_admin!();
+    let net = net();
+    let listener = net.right.run(|| TcpListener::bind(("0.0.0.0", PORT))).unwrap();
+    let ip = Protocol::from(i32::from(0x0800u16.to_be()));
+    let ear = net.right.run(|| Socket::new(Domain::PACKET, Type::RAW, Some(ip)).unwrap());
+    ear.set_read_timeout(Some(PATIENCE)).unwrap();
+    let to = SocketAddr::new(Fixture::RIGHT.into(), PORT);
+    let ours = net.left.spawn("client", move || {
+        let stack = stack();
+        let queue = stack.queue().unwrap();
+        let stream = queue.connect_tcp(to).unwrap();
+        // 0xb9: expedited forwarding, and a bit of ECN's, which is the stack's.
+        queue.set_option(stream, StreamOption::TrafficClass(0xb9)).unwrap();
+        queue.set_option(stream, StreamOption::Hops(7)).unwrap();
+        queue.write(stream, b"octets").unwrap();
+        until(&queue, |event| matches!(event, Event::Finished(_)).then_some(()));
+    });
+    let (mut kernel, _) = listener.accept().unwrap();
+    kernel.set_read_timeout(Some(PATIENCE)).unwrap();
+    kernel.read_exact(&mut [0; 6]).unwrap();
+    drop(kernel);
+    ours.unwrap().join().unwrap();
+    let (mut frame, mut seen) = ([0; 2048], 0);
+    // SYN, acknowledgement and octets have come.
+    while seen < 3 {
+        let len = (&ear).read(&mut frame).unwrap();
+        let sent_by_us = frame[26..30] == [10, 77, 0, 10] && frame[23] == 6;
+        if len > 34 && sent_by_us {
+            assert_eq!((frame[15] & !3, frame[22]), (0xb8, 7), "class and hops");
+            seen += 1;
+        }
+    }
 }

@@ -86,7 +86,7 @@ unsafe fn membership(
 }
 
 /// The options that weever has, for a socket that comes to it.
-const ADOPTED: [(c_int, c_int); 19] = [
+const ADOPTED: [(c_int, c_int); 21] = [
     (SOL_SOCKET, libc::SO_RCVBUF),
     (SOL_SOCKET, libc::SO_SNDBUF),
     (libc::SOL_UDP, libc::UDP_SEGMENT),
@@ -106,6 +106,8 @@ const ADOPTED: [(c_int, c_int); 19] = [
     (IPPROTO_IP, libc::IP_TTL),
     (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
     (IPPROTO_IP, libc::IP_TOS),
+    (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+    (IPPROTO_IPV6, libc::IPV6_TCLASS),
 ];
 
 /// Takes over options that were set before the socket came to weever.
@@ -120,10 +122,12 @@ pub(crate) fn adopt(state: &mut State, fd: c_int, place: u32) {
             || level == IPPROTO_TCP && !stream
             || level == libc::SOL_UDP && stream;
         // Defaults of the kernel's are not the program's wish.
-        let plain = matches!(
-            (level, name),
-            (IPPROTO_IP, libc::IP_TTL | libc::IP_TOS) | (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS)
-        );
+        let default = match (level, name) {
+            (IPPROTO_IP, libc::IP_TTL) | (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => Some(64),
+            (IPPROTO_IP, libc::IP_TOS) | (IPPROTO_IPV6, libc::IPV6_TCLASS) => Some(0),
+            _ => None,
+        };
+        let plain = default.is_some() && option::<c_int>(fd, level, name) == default;
         // An option that is off is off at the stack as well.
         let off = level == IPPROTO_TCP && option::<c_int>(fd, level, name) == Some(0);
         if !foreign && !plain && !off {
@@ -194,10 +198,14 @@ fn adopt_one(state: &mut State, fd: c_int, place: u32, level: c_int, name: c_int
             }
         }
         (IPPROTO_IP, libc::IP_TTL) | (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
-            options.send_hops = number().and_then(|hops| u8::try_from(hops).ok());
+            let hops = number().unwrap_or(0);
+            options.send_hops = u8::try_from(hops).ok();
+            pass_on(state, fd, place, (level, name), hops);
         }
         (IPPROTO_IP, libc::IP_TOS) | (IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-            options.send_class = number().and_then(|class| u8::try_from(class).ok());
+            let class = number().unwrap_or(0);
+            options.send_class = u8::try_from(class).ok();
+            pass_on(state, fd, place, (level, name), class);
         }
         (libc::SOL_UDP, libc::UDP_SEGMENT) => {
             options.segment = number().and_then(|size| u16::try_from(size).ok()).unwrap_or(0);
@@ -240,6 +248,12 @@ fn pass_on(state: &mut State, fd: c_int, place: u32, which: (c_int, c_int), valu
         (IPPROTO_TCP, libc::TCP_KEEPINTVL) => StreamOption::KeepAliveInterval(positive(value)),
         (IPPROTO_TCP, libc::TCP_KEEPCNT) => {
             StreamOption::KeepAliveProbes(u8::try_from(value).unwrap_or(u8::MAX))
+        }
+        (IPPROTO_IP, libc::IP_TOS) | (IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+            StreamOption::TrafficClass(value.clamp(0, 255) as u8)
+        }
+        (IPPROTO_IP, libc::IP_TTL) | (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
+            StreamOption::Hops(value.clamp(0, 255) as u8)
         }
         (IPPROTO_TCP, libc::TCP_QUICKACK) => StreamOption::QuickAck(value != 0),
         (IPPROTO_TCP, libc::TCP_MAXSEG) => StreamOption::MaxSegment(short(value)),

@@ -106,7 +106,7 @@ pub enum EcnMode {
 /// Probes of idle connections (RFC 9293 §3.8.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// Silence before the first probe. RFC 9293 §3.8.4, MUST-26: "no less than two hours" unless
+    /// Silence before the first probe. RFC 9293 §3.8.4, MUST-28: "no less than two hours" unless
     /// configured.
     pub idle: Nanos,
     /// Between probes.

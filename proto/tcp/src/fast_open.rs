@@ -99,7 +99,7 @@ impl Cookies {
         }
     }
 
-    /// A server has given a cookie, and announced its longest segment (§4.1.3: "The client MUST cache" both).
+    /// A server has given a cookie, and announced its longest segment (§4.1.3: both are cached).
     pub(crate) fn learn(&mut self, ends: (IpAddr, IpAddr), cookie: Cookie, mss: u16) {
         let server = self.meet(ends);
         (server.cookie, server.mss) = (cookie, mss);

@@ -45,6 +45,11 @@ pub enum StreamOption {
     /// §6.1). Of a listener: it takes such octets, of as many connections at a time whose handshakes go on
     /// (`TCP_FASTOPEN`).
     FastOpen(u32),
+    /// The DSCP of packets, in the upper six bits of the traffic class (`IP_TOS`, `IPV6_TCLASS`); the lower two are
+    /// the stack's.
+    TrafficClass(u8),
+    /// The time to live or hop limit of packets, 0: the stack's default (`IP_TTL`, `IPV6_UNICAST_HOPS`).
+    Hops(u8),
 }
 
 /// A congestion control that ships.
@@ -95,6 +100,8 @@ impl StreamOption {
             StreamOption::SendBuffer(octets) => (12, octets),
             StreamOption::DeferAccept(seconds) => (13, seconds),
             StreamOption::FastOpen(pending) => (14, pending),
+            StreamOption::TrafficClass(class) => (15, class.into()),
+            StreamOption::Hops(hops) => (16, hops.into()),
         };
         number | value.min(MOST) << 8
     }
@@ -125,6 +132,8 @@ impl StreamOption {
             12 => StreamOption::SendBuffer(value),
             13 => StreamOption::DeferAccept(value),
             14 => StreamOption::FastOpen(value),
+            15 => StreamOption::TrafficClass(u8::try_from(value).ok()?),
+            16 => StreamOption::Hops(u8::try_from(value).ok()?),
             _ => return None,
         })
     }
@@ -151,6 +160,8 @@ mod tests {
             StreamOption::SendBuffer(4096),
             StreamOption::DeferAccept(3),
             StreamOption::FastOpen(256),
+            StreamOption::TrafficClass(0xb8),
+            StreamOption::Hops(3),
         ];
         for (at, option) in all.into_iter().enumerate() {
             let value = option.to_word();
@@ -164,7 +175,7 @@ mod tests {
         assert_eq!(StreamOption::numbered(9, 1000), Some(StreamOption::MaxSegment(1000)));
         assert_eq!(StreamOption::numbered(9, MOST + 1), None);
         assert_eq!(StreamOption::numbered(257, 1), None);
-        let strange = [0, 15, 255, 10 | 3 << 8];
+        let strange = [0, 17, 255, 15 | 256 << 8, 10 | 3 << 8];
         assert!(strange.into_iter().all(|value| StreamOption::from_word(value).is_none()));
         for congestion in Congestion::ALL {
             assert_eq!(Congestion::by_name(congestion.name()), Some(congestion));

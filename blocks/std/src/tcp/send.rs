@@ -7,14 +7,32 @@ use weever_wire::ipv4::protocol;
 
 use super::rx::octets;
 
+/// The values of an IP header that do not follow from a segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ip {
+    /// The interface, if that is needed to tell a link-local peer.
+    pub(super) iface: u16,
+    /// The DSCP, in the upper six bits.
+    pub(super) class: u8,
+    /// The hop limit; 0: the default.
+    pub(super) hops: u8,
+}
+
+impl Ip {
+    /// The usual ones, by an interface.
+    pub(super) fn by(iface: u16) -> Ip {
+        Ip { iface, class: 0, hops: 0 }
+    }
+}
+
 /// Starts a task at the routing of the segment's family, with header, payload and checksum in `packet`,
-/// which is empty. `fill` writes the payload and sums it. The task leaves by interface `iface` if that is needed to
-/// tell a link-local peer. False, with the packet freed, if the segment does not fit it.
+/// which is empty. `fill` writes the payload and sums it. False, with the packet freed, if the segment does not fit
+/// it.
 pub(super) fn send(
     cx: &mut Cx<'_>,
     mut packet: Buffer,
     transmit: &Transmit,
-    iface: u16,
+    ip: Ip,
     fill: impl FnOnce(std::ops::Range<u64>, &mut [u8]) -> u16,
 ) -> bool {
     let (head, len) = (packet.head(), transmit.len());
@@ -30,14 +48,15 @@ pub(super) fn send(
         // Strangers decide how many there are.
         meta.flags = meta.flags.with(Flags::PROVOKED);
     }
-    meta.iface = iface;
+    meta.iface = ip.iface;
     meta.endpoints = Endpoints {
         local: octets(tuple.local),
         remote: octets(tuple.remote),
         local_port: tuple.local_port,
         remote_port: tuple.remote_port,
         protocol: protocol::TCP,
-        tos: transmit.ecn as u8,
+        tos: ip.class | transmit.ecn as u8,
+        ttl: ip.hops,
         ..Endpoints::default()
     };
     let edge = usize::from(tuple.local.is_ipv6());

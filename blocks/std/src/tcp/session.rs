@@ -5,10 +5,13 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use weever_block::{FlowKey, Nanos};
-use weever_net::stream::{StreamEvent, StreamId, StreamPort};
+use weever_net::stream::{StreamEvent, StreamId, StreamOption, StreamPort};
 use weever_packet::NO_IFACE;
 use weever_tcp::{Connection, Endpoint, Events, Failure, Id, KeepAlive, Payload, Region, Settings};
 use weever_wire::checksum;
+
+use super::options::set;
+use super::send::Ip;
 
 /// Octets of a connection's receive window at first, and of the region that keeps those not handed over yet.
 pub(super) const REGION: u32 = 256 << 10;
@@ -17,6 +20,9 @@ pub(super) const MAX_REGION: u32 = 4 << 20;
 
 /// Slots of which the connections are listed at once: some microseconds' work.
 const LISTED: usize = 256;
+
+/// The bits of a traffic class that belong to ECN.
+const ECN: u8 = 3;
 
 /// The use of a connection's octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +86,9 @@ pub(super) struct Session {
     /// The interface by which its last segment came.
     pub(super) iface: u16,
     pub(super) job: Job,
+    /// The DSCP of its packets, in the upper six bits, and their hop limit; 0: the default.
+    class: u8,
+    hops: u8,
     /// Received octets that are still needed. An echo's are those that its peer has not acknowledged: the
     /// stream that is sent is the one that was received, so each octet has one place.
     region: Option<Region>,
@@ -100,6 +109,8 @@ impl Session {
             flow,
             iface: NO_IFACE,
             job,
+            class: 0,
+            hops: 0,
             region: None,
             capacity: REGION,
             fixed: false,
@@ -116,8 +127,25 @@ impl Session {
         }
     }
 
+    /// The IP header's values that do not follow from a segment.
+    pub(super) fn ip(&self) -> Ip {
+        Ip { iface: self.iface, class: self.class, hops: self.hops }
+    }
+
+    /// Changes a setting, here or at the endpoint.
+    pub(super) fn set(&mut self, endpoint: &mut Endpoint, option: StreamOption, now: Nanos) {
+        match option {
+            StreamOption::TrafficClass(class) => self.class = class & !ECN,
+            StreamOption::Hops(hops) => self.hops = hops,
+            option => set(endpoint, self.id, option, now),
+        }
+        if let StreamOption::ReceiveBuffer(octets) = option {
+            self.fix_region(octets);
+        }
+    }
+
     /// The application has chosen how large its window is: it does not grow by itself any more.
-    pub(super) fn fix_region(&mut self, capacity: u32) {
+    fn fix_region(&mut self, capacity: u32) {
         self.fixed = true;
         self.grow(capacity.min(MAX_REGION));
     }

@@ -19,7 +19,6 @@ use weever_packet::NO_IFACE;
 use weever_tcp::{ConnectError, Connection, Endpoint, Id, ListenerConfig, ListenerId};
 use weever_wire::numbers::ByNumber;
 
-use super::options::set;
 use super::rx::flow_key;
 use super::session::{Job, Session, Sessions, Stream, ends};
 
@@ -181,10 +180,7 @@ impl Streams {
                 };
                 session.job = Job::Stream(Stream::new(number, false));
                 for option in &listener.options {
-                    set(endpoint, id, *option, now);
-                    if let StreamOption::ReceiveBuffer(octets) = option {
-                        session.fix_region(*octets);
-                    }
+                    session.set(endpoint, *option, now);
                 }
                 self.open.insert(number, id);
                 served.push(id);
@@ -272,11 +268,8 @@ fn act(parts: &mut Parts<'_>, id: Id, request: StreamRequest, now: Nanos) {
             endpoint.close(id, now);
         }
         StreamRequest::Set { option, .. } => {
-            set(endpoint, id, option, now);
-            if let StreamOption::ReceiveBuffer(octets) = option {
-                let session = parts.sessions.get_mut(id);
-                session.into_iter().for_each(|session| session.fix_region(octets));
-            }
+            let session = parts.sessions.get_mut(id);
+            session.into_iter().for_each(|session| session.set(endpoint, option, now));
         }
         _ => {}
     }

@@ -13,7 +13,7 @@ use weever_tcp::{
 use weever_wire::checksum;
 
 use super::rx::flow_key;
-use super::send::send;
+use super::send::{Ip, send};
 use super::session::{Job, MAX_REGION, REGION, Rest, Session, Sessions};
 use super::streams::{Parts, Streams};
 
@@ -145,7 +145,7 @@ impl Tcp {
                 continue;
             };
             let is_reset = reply.header.flags & weever_wire::tcp::flag::RST != 0;
-            if send(cx, packet, &reply, iface, |_, out| checksum::sum(out)) {
+            if send(cx, packet, &reply, Ip::by(iface), |_, out| checksum::sum(out)) {
                 cx.count(if is_reset { RESETS_SENT } else { SENT }, 1);
             }
         }
@@ -281,12 +281,12 @@ impl Tcp {
                 return self.rest_from_sending(cx);
             };
             let session = transmit.connection.and_then(|id| self.sessions.get_mut(id));
-            let iface = session.as_ref().map_or(NO_IFACE, |session| session.iface);
+            let ip = session.as_ref().map_or(Ip::by(NO_IFACE), |session| session.ip());
             let fill = |range, out: &mut [u8]| match session {
                 Some(session) => session.read(range, out, port),
                 None => checksum::sum(out),
             };
-            if send(cx, packet, &transmit, iface, fill) {
+            if send(cx, packet, &transmit, ip, fill) {
                 cx.count(SENT, 1);
             }
         }

@@ -67,7 +67,7 @@ impl Connection {
     }
 
     /// RFC 9293 §3.8.4: probes are sent "only ... when no sent data is outstanding, and no data or
-    /// acknowledgment packets have been received for the connection within an interval" (MUST-25).
+    /// acknowledgment packets have been received for the connection within an interval" (MUST-26).
     fn keep_alive_timeout(&mut self, now: Nanos) {
         self.timers.keep_alive = NEVER;
         let Some(settings) = self.settings.keep_alive() else { return };
@@ -82,7 +82,7 @@ impl Connection {
             self.timers.keep_alive = from.saturating_add(settings.idle.max(1));
             return;
         }
-        // MUST-28: "failure to respond to any specific probe MUST NOT be interpreted as a dead
+        // MUST-29: an implementation "MUST NOT interpret failure to respond to any specific probe as a dead
         // connection".
         if self.keep_alive_probes >= settings.probes.max(1) {
             self.fail(Failure::TimedOut, now);

@@ -46,7 +46,7 @@ impl Endpoint {
         let listener = self.listeners[at as usize].as_mut().filter(|it| it.config.fast_open > 0)?;
         let fresh = Some(Cookie::new(&self.secrets.fast_open(tuple, now)));
         let Some(is_fresh) = self.secrets.check_fast_open(tuple, offered, now) else {
-            // "If the cookie is invalid, the server ... MUST NOT use the data in the SYN", and hands out another.
+            // Octets beside a wrong cookie are not used; the client gets the right one.
             return Some(FastOpen { option: fresh, ..FastOpen::default() });
         };
         let mut fast = FastOpen { option: fresh.filter(|_| !is_fresh), ..FastOpen::default() };
@@ -54,7 +54,7 @@ impl Endpoint {
             return Some(fast);
         }
         if listener.pending(now) >= listener.config.fast_open {
-            // §5.1: beyond its limit "the server must disable" it, and all goes on by the usual handshake.
+            // §5.1: beyond the limit all goes on by the usual handshake.
             self.counters.fast_open_full += 1;
             return Some(fast);
         }
@@ -130,7 +130,7 @@ impl Connection {
         self.rcv.received += u64::from(early);
         self.syn.taken_with_octets();
         self.events.add(Events::READABLE);
-        // §4.2.2: "the server ... MAY send the response data ... before receiving the client's first ACK".
+        // §4.2.2: the server may answer before the client's first acknowledgement comes.
         self.window.cwnd =
             crate::congestion::initial_window(self.window.mss, self.config.initial_window);
         Some(Payload { offset: 0, range: 0..early as usize, in_order: true })

@@ -92,7 +92,7 @@ impl Secrets {
         (good(period) || period.checked_sub(1).is_some_and(good)).then_some(SIZES[size as usize])
     }
 
-    /// The cookie of a client (RFC 7413 §4.1.2): a "MAC of the client's IP", and of ours, under a key that
+    /// The cookie of a client (RFC 7413 §4.1.2): a keyed hash of its address and of ours, under a key that
     /// changes.
     pub(crate) fn fast_open(&self, tuple: &Tuple, now: Nanos) -> [u8; 8] {
         self.fast_open_hash(tuple, now / FAST_OPEN_PERIOD)

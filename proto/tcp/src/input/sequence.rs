@@ -68,7 +68,7 @@ impl Connection {
             (_, 0) => false,
             _ => inside(seq) || inside(seq + (len - 1)) || (seq.lt(nxt) && (seq + len).gt(nxt)),
         };
-        // The other end of a simultaneous open answers our SYN with its own and an ACK: figure 8 of §3.5
+        // The other end of a simultaneous open answers our SYN with its own and an ACK: figure 7 of §3.5
         // has it accepted, although its number was taken with the first SYN.
         let both_open = self.state == State::SynReceived
             && segment.flags & (flag::SYN | flag::ACK) == flag::SYN | flag::ACK

@@ -50,7 +50,7 @@ impl Connection {
         self.establish(now);
         self.events.add(Events::CONNECTED);
         self.take_ack(segment, now);
-        // RFC 7413 §4.2.1: octets of the SYN that were not taken are sent at once, which counts as no congestion.
+        // RFC 7413 §4.2.2: octets of the SYN that were not taken are sent at once, which counts as no congestion.
         let all_taken = self.snd.una == self.snd.nxt;
         if self.rare.fast_open.is_some_and(|fast| fast.early > 0) && all_taken {
             self.syn.taken_with_octets();

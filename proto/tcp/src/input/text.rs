@@ -85,9 +85,8 @@ impl Connection {
         rcv.received += u64::from(nxt - rcv.nxt);
         rcv.nxt = nxt;
         self.events.add(Events::READABLE);
-        // RFC 9293 §3.8.6.3: "an ACK should not be excessively delayed ... in a stream of full-sized
-        // segments, there SHOULD be an ACK for at least every second segment" (SHLD-19); RFC 5681
-        // §4.2: "when the incoming segment fills in all or part of a gap", at once.
+        // RFC 9293 §3.8.6.3, SHLD-19: "An ACK SHOULD be generated for at least every second full-sized segment
+        // or 2*RMSS bytes of new data"; RFC 5681 §4.2: "when the incoming segment fills in all or part of a gap", at once.
         let mss = u32::from(rcv.mss).min(self.window.mss.max(1));
         let due = filled || rcv.unacked() >= 2 * mss || rcv.quick > 0;
         rcv.quick = rcv.quick.saturating_sub(1);

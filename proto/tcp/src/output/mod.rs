@@ -152,8 +152,8 @@ impl Connection {
         match std::mem::replace(&mut self.probe, Probe::None) {
             Probe::None => None,
             Probe::KeepAlive => {
-                // RFC 9293 §3.8.4: "the SEG.SEQ = SND.NXT-1", without data (SHLD-27 is about those
-                // with an octet of garbage).
+                // RFC 9293 §3.8.4: "Such a segment generally contains SEG.SEQ = SND.NXT-1", without data
+                // (SHLD-12).
                 Some(self.segment(self.snd.nxt - 1, flag::ACK, 0..0, now))
             }
             Probe::Head => {
@@ -263,8 +263,8 @@ impl Connection {
         if fin {
             flags |= flag::FIN;
         }
-        // RFC 9293 §3.9.1.2: "a sending TCP ... SHOULD set the PSH bit in the last segment" of the
-        // queued data, since SEND has no flag of its own here (MUST-60 and following).
+        // RFC 9293 §3.9.1.2, MUST-61, where SEND has no flag of its own: it "MUST set the PSH bit in the last
+        // buffered segment (i.e., when there is no more queued data to be sent)".
         if len > 0 && self.snd.unsent() == 0 {
             flags |= flag::PSH;
         }

@@ -34,7 +34,7 @@ impl Connection {
         self.ack_need = AckNeed::None;
         self.timers.ack = NEVER;
         self.rcv.last_ack = self.rcv.nxt;
-        // §3.8.5, MUST-31: the pointer is of "the sequence number of the octet following the urgent data"; as
+        // §3.8.5, MUST-62: the pointer is of "the sequence number of the octet following the urgent data"; as
         // an offset from this segment's number it has 16 bits.
         let mut urgent = 0;
         let with_urgent = !plain && flags & (flag::RST | flag::SYN) == 0;
@@ -158,8 +158,8 @@ impl Connection {
         transmit
     }
 
-    /// The first SYN, with as many octets as a cookie allows (RFC 7413 §4.2.1): "up to the cached MSS", less all options
-    /// that there could be.
+    /// The first SYN, with as many octets as a cookie allows (RFC 7413 §4.2.2): up to the cached MSS, less all options that
+    /// there could be.
     pub(super) fn syn_with_octets(&mut self, now: Nanos) -> Transmit {
         let mut transmit = self.syn(now);
         let Some(fast) = self.rare.fast_open.filter(|_| !self.passive) else { return transmit };

@@ -6,7 +6,7 @@ use weever_wire::tcp::Seq;
 use super::records::Record;
 use crate::Nanos;
 
-/// §6.2.4: how many recoveries a widened reordering window lasts.
+/// §6.2 step 4: how many recoveries a widened reordering window lasts.
 const PERSIST: u8 = 16;
 
 /// The state of RFC 8985 §5.3.
@@ -70,7 +70,7 @@ impl Rack {
         }
     }
 
-    /// §6.2.4: a D-SACK says that something was sent again in vain.
+    /// §6.2 step 4: a D-SACK says that something was sent again in vain.
     pub(crate) fn saw_dsack(&mut self, una: Seq, nxt: Seq) {
         if self.multiplier == 1 || una.ge(self.dsack_round) {
             self.dsack_round = nxt;
@@ -79,7 +79,7 @@ impl Rack {
         }
     }
 
-    /// §6.2.4: a recovery is over.
+    /// §6.2 step 4: a recovery is over.
     pub(crate) fn recovered(&mut self) {
         self.persist = self.persist.saturating_sub(1);
         if self.persist == 0 {

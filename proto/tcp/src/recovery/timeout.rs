@@ -74,7 +74,7 @@ impl Connection {
     pub(crate) fn resend_timeout(&mut self, now: Nanos) {
         match self.recovery.resend {
             Resend::Reorder => {
-                // RFC 8985 §6.3: "upon RACK reordering timer expiration: RACK_detect_loss()".
+                // RFC 8985 §6.2 step 5: the reordering timer has losses detected anew.
                 if self.detect_losses(now) && self.recovery.phase == Phase::Open {
                     self.enter_recovery(now);
                 }
@@ -210,7 +210,7 @@ impl Connection {
         }
     }
 
-    /// The timeout was spurious: RFC 5682 §3.4 leaves the response open; the window is restored, as
+    /// The timeout was spurious: RFC 5682 §4 leaves the response open; the window is restored, as
     /// RFC 4015 §3.2 allows once the round trip time was measured anew.
     fn undo(&mut self) {
         if let Some((cwnd, ssthresh)) = self.rare.undo {
