@@ -33,6 +33,9 @@ const ENDPOINT: &str = "RxL4TCPEndpoint";
 /// How long a worker may take to notice that connections leave it, or to list them. A turn takes
 /// microseconds, and a list of 100,000 some hundred turns.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// What a worker may take in addition for each connection that leaves it: 256 begin in a turn, which a busy
+/// worker may take 2 ms for.
+const PER_CONNECTION: Duration = Duration::from_micros(8);
 
 /// Moves connections to the workers behind their queues.
 pub(super) struct ConnectionMover {
@@ -102,7 +105,7 @@ impl ConnectionMover {
         }
         match self.publisher.begin_moves(ENDPOINT, &moves) {
             Ok(moving) => {
-                if !moving.wait_begun(PATIENCE) {
+                if !moving.wait_begun(PATIENCE + PER_CONNECTION * moves.len() as u32) {
                     tracing::debug!("a worker is late: connections follow their filters later");
                 }
                 self.moving = Some(moving);
