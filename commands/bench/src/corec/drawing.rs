@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use crate::plot::{Line, Plot, Scale};
 use crate::{BenchError, Report};
 
+/// Of a line.
+pub(super) type Points = Vec<(f64, f64)>;
+
 /// Of a shared queue, or of a queue each: against the load.
 pub(super) struct Side {
-    pub(super) mean: Vec<(f64, f64)>,
-    pub(super) p99: Vec<(f64, f64)>,
+    pub(super) mean: Points,
+    pub(super) p99: Points,
 }
 
 /// Colours of both sides, and their paler ones.
@@ -31,14 +34,14 @@ pub(super) fn against_load(
 }
 
 /// The share of packets by their latency in µs, shared and with a queue each.
-pub(super) fn distributions(title: &'static str, [shared, apart]: [Vec<(f64, f64)>; 2]) -> Plot {
+pub(super) fn distributions(title: &'static str, [shared, apart]: [Points; 2]) -> Plot {
     let [(own, _), (other, _)] = COLOURS;
     let lines = [("shared", own, shared), ("each", other, apart)];
     plot((title, "latency in µs", "share of packets"), (Scale::Log, Scale::Linear), lines)
 }
 
 /// Throughput by threads on one queue.
-pub(super) fn against_threads(light: Vec<(f64, f64)>, heavy: Vec<(f64, f64)>) -> Plot {
+pub(super) fn against_threads(light: Points, heavy: Points) -> Plot {
     let [(own, _), (other, _)] = COLOURS;
     let words = ("Throughput of threads on one queue", "threads", "one thread, plain ring = 1");
     let lines = [("light", own, light), ("heavy", other, heavy)];
@@ -48,7 +51,7 @@ pub(super) fn against_threads(light: Vec<(f64, f64)>, heavy: Vec<(f64, f64)>) ->
 fn plot<const N: usize>(
     (title, x, y): (&'static str, &'static str, &'static str),
     scales: (Scale, Scale),
-    lines: [(&'static str, &'static str, Vec<(f64, f64)>); N],
+    lines: [(&'static str, &'static str, Points); N],
 ) -> Plot {
     let lines = lines.map(|(name, colour, points)| Line { name, colour, points });
     Plot { title, x, y, scales, lines: lines.into() }

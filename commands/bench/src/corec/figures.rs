@@ -8,8 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::calm::RealTime;
-use super::drawing::{Side, against_load, against_threads, distributions, draw};
-use super::gateway::Work;
+use super::drawing::{Points, Side, against_load, against_threads, distributions, draw};
 use super::pairs::{Pairs, distribution};
 use super::queue::{Spread, queues};
 use super::team::Team;
@@ -161,7 +160,7 @@ pub(super) fn simulated(path: &Path, report: &mut Report) -> Result<(), BenchErr
 
 /// Tables 2 and 3: how often the throughput of one thread on a plain ring, by threads on one queue.
 pub(super) fn tables(
-    [light, heavy]: [Vec<(f64, f64)>; 2],
+    [light, heavy]: [Points; 2],
     path: &Path,
     report: &mut Report,
 ) -> Result<(), BenchError> {
@@ -170,6 +169,7 @@ pub(super) fn tables(
 
 #[cfg(test)]
 mod tests {
+    use super::super::gateway::Work;
     use super::*;
 
     #[test]

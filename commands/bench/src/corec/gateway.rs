@@ -69,7 +69,8 @@ impl Work {
         }
     }
 
-    fn frames(self) -> Result<Vec<Vec<u8>>, BenchError> {
+    /// The frames of packets, by their numbers modulo how many these are.
+    pub(super) fn frames(self) -> Result<Vec<Vec<u8>>, BenchError> {
         match self {
             Work::Light => routes::frames(),
             Work::Heavy(_) => THIRDS.into_iter().map(|to| routes::frame(to.into())).collect(),
@@ -138,7 +139,11 @@ pub(super) struct Router {
 impl Router {
     pub(super) fn new(work: Work) -> Result<Router, BenchError> {
         let config = PoolConfig { frames: 1024, ..PoolConfig::default() };
-        let pool = Pool::new(config).map_err(BenchError::of("pool"))?;
+        Router::on(work, Pool::new(config).map_err(BenchError::of("pool"))?)
+    }
+
+    /// One whose packets lie in this pool.
+    pub(super) fn on(work: Work, pool: Pool) -> Result<Router, BenchError> {
         let mut builder = HostBuilder::new(pool);
         routes::install(&mut builder)?;
         for to in THIRDS.into_iter().filter_map(|to| Prefix::new(to.into(), 32)) {
@@ -159,7 +164,7 @@ impl Router {
     /// Routes up to a burst of packets.
     #[inline]
     pub(super) fn serve(&mut self, packets: &[Packet], now: u64) -> Result<(), BenchError> {
-        let Router { worker, entry, far, burst, frames } = self;
+        let Router { worker, burst, frames, .. } = self;
         let engine = worker.engine();
         for (place, packet) in packets.iter().enumerate() {
             let frame = &frames[packet.number as usize % frames.len()];
@@ -170,7 +175,23 @@ impl Router {
             buffer.meta_mut().l2 = buffer.head();
             drop(burst.put(place, buffer));
         }
-        engine.inject(*entry, burst, first_n(packets.len()), now);
+        let mut burst = std::mem::take(burst);
+        let routed = self.route(&mut burst, packets.len(), now);
+        self.burst = burst;
+        routed
+    }
+
+    /// Routes the first packets of a burst, and leaves it empty.
+    #[inline]
+    pub(super) fn route(
+        &mut self,
+        burst: &mut Burst,
+        count: usize,
+        now: u64,
+    ) -> Result<(), BenchError> {
+        let Router { worker, entry, far, .. } = self;
+        let engine = worker.engine();
+        engine.inject(*entry, burst, first_n(count), now);
         engine.run(now, BURST);
         let (pool, outbox) = engine.transmit(1);
         if !outbox.is_empty() {

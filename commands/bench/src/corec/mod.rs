@@ -28,6 +28,7 @@ mod simulation;
 mod team;
 mod theory;
 mod threads;
+mod veth;
 mod virtual_time;
 
 use std::path::Path;

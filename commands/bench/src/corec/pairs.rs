@@ -46,25 +46,39 @@ impl Pairs {
         Pairs { name: name.into(), spread, load, packets, all: Vec::new(), dropped: [0; 2] }
     }
 
-    /// Another pair. `busy` is the mean time between packets at full load, in nanoseconds. What a seed gives
-    /// arrives on both sides.
+    /// Another pair, on queues in memory. `busy` is the mean time between packets at full load, in nanoseconds. What
+    /// a seed gives arrives on both sides.
     pub(super) fn round(
         &mut self,
         team: &mut Team,
         busy: f64,
         seed: u64,
     ) -> Result<(), BenchError> {
+        self.round_by(busy, seed, |is_shared, spread, load| {
+            let queues = queues((2, is_shared), spread, load, seed);
+            let outcome = team.pair(&queues)?;
+            Ok((outcome, queues.iter().map(Queue::dropped).sum()))
+        })
+    }
+
+    /// The same by anything that runs so many packets with such pauses, and says how many were lost.
+    pub(super) fn round_by(
+        &mut self,
+        busy: f64,
+        seed: u64,
+        mut run: impl FnMut(bool, Spread, (u64, f64)) -> Result<(Outcome, u64), BenchError>,
+    ) -> Result<(), BenchError> {
         // Neither side is always the first.
         let order = if seed.is_multiple_of(2) { [0, 1] } else { [1, 0] };
         let (mut sides, mut lost) = ([None, None], 0);
         for side in order {
             let load = (self.packets, busy / self.load);
-            let queues = queues((2, side == 0), self.spread, load, seed);
-            let Outcome { latencies, seconds, lost: of_run, .. } = team.pair(&queues)?;
+            let (outcome, dropped) = run(side == 0, self.spread, load)?;
+            let Outcome { latencies, seconds, lost: of_run, .. } = outcome;
             let rate = latencies.len() as f64 / seconds / 1e6;
             sides[side] = Some(Side { latencies, rate });
             lost += of_run;
-            self.dropped[side] += queues.iter().map(Queue::dropped).sum::<u64>();
+            self.dropped[side] += dropped;
         }
         if let [Some(shared), Some(apart)] = sides {
             self.all.push(Pair { sides: [shared, apart], lost });

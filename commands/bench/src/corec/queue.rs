@@ -6,6 +6,7 @@
 
 use std::sync::Mutex;
 
+use weever_packet::Burst;
 use weever_ring::simulated::SimulatedQueue;
 use weever_ring::{MOST_CLAIMED, part};
 
@@ -29,6 +30,11 @@ pub(super) trait Source: Send {
     /// Takes packets to the front of `taken` and returns their number; `None`: nothing is left, and nothing
     /// will come.
     fn receive(&mut self, now: u64, taken: &mut Taken) -> Option<usize>;
+
+    /// What was taken last, if it came as frames: at the same places.
+    fn frames(&mut self) -> Option<&mut Burst> {
+        None
+    }
 }
 
 /// Packets that have not arrived yet.
@@ -147,14 +153,26 @@ impl Spread {
     }
 }
 
-/// The queues of `threads` threads, one for all of them or one each, and what will arrive: so many packets,
-/// `pause` nanoseconds apart on average, without a clock if that is 0.
+/// The queues of `threads` threads, one for all of them or one each, and what will arrive there ([`arrivals`]),
+/// without a clock if the pause is 0.
 pub(super) fn queues(
     (threads, shared): (usize, bool),
     spread: Spread,
     (packets, pause): (u64, f64),
     seed: u64,
 ) -> Vec<Queue> {
+    let of_each = if shared { threads as u32 } else { 1 };
+    let arriving = arrivals((threads, shared), spread, (packets, pause), seed);
+    arriving.into_iter().map(|packets| Queue::new(packets, of_each, pause > 0.0)).collect()
+}
+
+/// What arrives at each of these queues: so many packets, `pause` nanoseconds apart on average.
+pub(super) fn arrivals(
+    (threads, shared): (usize, bool),
+    spread: Spread,
+    (packets, pause): (u64, f64),
+    seed: u64,
+) -> Vec<Vec<Packet>> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut time = 0.0;
     let mut arriving = vec![Vec::new(); if shared { 1 } else { threads }];
@@ -163,8 +181,7 @@ pub(super) fn queues(
         let place = if shared { 0 } else { spread.queue(number, threads) };
         arriving[place].push(Packet { number, arrives: time as u64 });
     }
-    let of_each = if shared { threads as u32 } else { 1 };
-    arriving.into_iter().map(|packets| Queue::new(packets, of_each, pause > 0.0)).collect()
+    arriving
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Threads with a router each, which receive from queues in memory until these are empty.
 
+use weever_packet::Pool;
+
 use super::calm::Moment;
 use super::crew::{Crew, Member};
 use super::gateway::{Router, Work};
@@ -29,12 +31,18 @@ pub(super) struct Outcome {
 
 impl Team {
     pub(super) fn new(work: Work, threads: usize) -> Result<Team, BenchError> {
-        let routers = (0..threads).map(|_| Router::new(work)).collect::<Result<_, _>>()?;
-        Ok(Team { routers })
+        Team::on(work, threads, None)
+    }
+
+    /// With routers whose packets lie in this pool.
+    pub(super) fn on(work: Work, threads: usize, pool: Option<&Pool>) -> Result<Team, BenchError> {
+        let router =
+            |_| pool.map_or_else(|| Router::new(work), |pool| Router::on(work, pool.clone()));
+        Ok(Team { routers: (0..threads).map(router).collect::<Result<_, _>>()? })
     }
 
     /// Has a thread receive from each source until nothing is left.
-    fn run(&mut self, sources: Vec<impl Source>) -> Result<Outcome, BenchError> {
+    pub(super) fn run(&mut self, sources: Vec<impl Source>) -> Result<Outcome, BenchError> {
         let thread = |(source, router)| move |member: &Member<'_>| serve(source, router, member);
         let results = Crew::run(sources.into_iter().zip(&mut self.routers).map(thread))?;
         let lost = results.iter().map(|(_, lost)| lost).sum();
@@ -92,7 +100,10 @@ fn serve(
             std::hint::spin_loop();
             continue;
         }
-        router.serve(&taken[..count], 0)?;
+        match source.frames() {
+            Some(frames) => router.route(frames, count, 0)?,
+            None => router.serve(&taken[..count], 0)?,
+        }
         let left = member.nanos();
         served.extend(taken[..count].iter().map(|packet| (left, *packet)));
     }

@@ -6,10 +6,11 @@
 //!   and the heavy work of [`gateway`](super::gateway).
 //! - Two threads under skewed and even load, shared against a queue each, as pairs of runs by threads of real time
 //!   ([`pairs`](super::pairs)); drawn, if wanted, against the load ([`figures`](super::figures)).
+//! - The same by AF_XDP ([`veth`](super::veth)), as root.
 //! - The same on a virtual clock with 2, 4 and 8 servers ([`virtual_time`](super::virtual_time)).
 //! - Reordering after RFC 4737 ([`order`](super::order)).
 //!
-//! Everything is in memory ([`queue`](super::queue)).
+//! All but AF_XDP is in memory ([`queue`](super::queue)).
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use super::pairs::Pairs;
 use super::queue::{RING, SKEW, Spread, queues};
 use super::routes::ROUTES;
 use super::team::{PACKETS, Team};
+use super::veth::Cables;
 use super::virtual_time::{self, Latencies};
 use crate::samples::{Plan, Samples};
 use crate::{BenchError, Report};
@@ -131,6 +133,54 @@ impl Rated {
     }
 }
 
+/// The same by AF_XDP, on cables between two namespaces.
+struct Carried {
+    cables: Cables,
+    throughput: Samples,
+    skewed: Pairs,
+    even: Pairs,
+}
+
+impl Carried {
+    fn new() -> Result<Carried, BenchError> {
+        let pairs = |name, spread, load| Pairs::new(name, spread, load, SHORT / 2);
+        Ok(Carried {
+            cables: Cables::new(Work::heavy(LONG)?)?,
+            throughput: Samples::default(),
+            skewed: pairs("AF_XDP, skewed, load 0.7", Spread::Skewed, 0.7),
+            even: pairs("AF_XDP, even, load 0.8", Spread::Even, 0.8),
+        })
+    }
+
+    fn round(&mut self, round: usize) -> Result<(), BenchError> {
+        let _real_time = RealTime::begin();
+        let Carried { cables, throughput, skewed, even } = self;
+        let mut full = |is_shared| cables.run(is_shared, Spread::Skewed, (SHORT / 2, 0.0), 0);
+        let (shared, apart) = (full(true)?.0, full(false)?.0);
+        throughput.push(apart.seconds / shared.seconds);
+        for pair in 0..PAIRS / 2 {
+            let seed = round as u64 * PAIRS + pair;
+            let busy = cables.busy()?;
+            for pairs in [&mut *even, &mut *skewed] {
+                pairs.round_by(busy, seed, |is_shared, spread, load| {
+                    cables.run(is_shared, spread, load, seed)
+                })?;
+                std::thread::sleep(REST);
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&self, report: &mut Report) {
+        report.setup("AF_XDP: a cable between two namespaces; the thread that polls also sends what is due by its other end, 1 µs a packet");
+        self.even.report(report);
+        self.skewed.report(report);
+        report.ratio("xdp_skew_tput_shared_vs_scaleout", "ratio", &self.throughput);
+        report.ratio("xdp_skew_p99_shared_vs_scaleout", "ratio", &self.skewed.p99_ratio());
+        report.ratio("xdp_balanced_p99_shared_vs_scaleout", "ratio", &self.even.p99_ratio());
+    }
+}
+
 /// Measures. Blocks for up to a minute.
 pub(super) fn measure(
     plan: Plan,
@@ -147,6 +197,7 @@ pub(super) fn measure(
     let (mut claims, mut order) = (Claims::default(), Order::new(capture)?);
     let mut skew_tput = Samples::default();
     let mut rated = Rated::new()?;
+    let mut carried = weever_testbed::privileged().then(Carried::new).transpose()?;
     for round in plan.rounds() {
         claims.round()?;
         light_table.round(&mut light_team)?;
@@ -160,6 +211,7 @@ pub(super) fn measure(
         let (shared, apart) = (shared?, apart?);
         skew_tput.push(apart.seconds / shared.seconds);
         rated.round(round)?;
+        carried.as_mut().map_or(Ok(()), |carried| carried.round(round))?;
     }
     let mut report = Report::new("corec");
     describe(&mut report, heavy, cores);
@@ -170,6 +222,10 @@ pub(super) fn measure(
     report.ratio("one_thread_vs_plain", "ratio", &light_table.shared[0].ratio(&light_table.plain));
     report.ratio("skew_tput_shared_vs_scaleout", "ratio", &skew_tput);
     rated.report(&mut report);
+    match &carried {
+        Some(carried) => carried.report(&mut report),
+        None => report.setup("AF_XDP: skipped, needs CAP_NET_ADMIN"),
+    }
     if let Some(path) = svg {
         figures::tables([&light_table, &heavy_table].map(Table::points), path, &mut report)?;
         figures::measured(plan, (&mut light_team, &mut rated.team), path, &mut report)?;

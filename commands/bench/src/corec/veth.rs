@@ -1,0 +1,285 @@
+//! Two threads that receive by AF_XDP: one device queue for both, or one each, on a cable between two namespaces.
+//!
+//! As in memory, the thread that polls sends what is due, by AF_XDP at the cable's other end; the kernel carries it
+//! over in the same system call. That takes a microsecond a packet, of the time of whoever is at it: nothing beside
+//! the heavy work, more than all of the light one, which is therefore compared in memory only. What is received, by
+//! the rule of sharing and as workers do, goes through the router; its transmit side is in memory.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use weever_link::{Link, LinkError, LinkQueue};
+use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig};
+use weever_packet::{BURST, Buffer, Burst, Pool, PoolCache, PoolConfig};
+use weever_testbed::Fixture;
+
+use super::gateway::Work;
+use super::queue::{Packet, Source, Spread, Taken, arrivals};
+use super::team::{Outcome, Team};
+use crate::BenchError;
+
+/// Packets sent by one poll; a kick sends as many.
+const AT_ONCE: usize = 32;
+/// What is under way at most where packets wait for their turn.
+const UNDER_WAY: usize = 512;
+/// When nothing has come for so long, what is missing is lost.
+const PATIENCE: u64 = 50_000_000;
+const FRAMES: u32 = 16_384;
+
+/// A cable whose one end receives by one device queue with two sockets, or by two with one each.
+struct Cable {
+    queues: Vec<Box<dyn LinkQueue>>,
+    sender: Mutex<Sender>,
+    pool: Pool,
+    /// Links close their queues when they go.
+    _ends: [AfXdp; 2],
+    _net: Fixture,
+}
+
+/// The other end, and what has to be sent by it.
+struct Sender {
+    queues: Vec<Box<dyn LinkQueue>>,
+    cache: PoolCache,
+    outbox: VecDeque<Buffer>,
+    frames: Vec<Vec<u8>>,
+    run: u32,
+    /// By time, with their queues.
+    packets: Vec<(usize, Packet)>,
+    sent: usize,
+    received: usize,
+    last: u64,
+    is_timed: bool,
+}
+
+impl Cable {
+    fn new(is_shared: bool) -> Result<Cable, BenchError> {
+        let failed = "veth";
+        let (device_queues, sockets) = if is_shared { (1, 2) } else { (2, 1) };
+        let net = Fixture::pair(device_queues)?;
+        let pool = || {
+            let config = PoolConfig { frames: FRAMES, ..PoolConfig::default() };
+            Pool::new(config).map_err(BenchError::of(failed))
+        };
+        let (pool, peers) = (pool()?, pool()?);
+        let near = AfXdpConfig {
+            sockets_per_queue: sockets,
+            threads_per_queue: sockets,
+            ..AfXdpConfig::new("left0", pool.clone())
+        };
+        let mut near = net.left.run(|| AfXdp::open(&near)).map_err(BenchError::of(failed))?;
+        let far = AfXdpConfig::new("right0", peers.clone());
+        let mut far = net.right.run(|| AfXdp::open(&far)).map_err(BenchError::of(failed))?;
+        let sender = Sender {
+            queues: far.take_queues(),
+            cache: peers.cache(),
+            outbox: VecDeque::new(),
+            frames: Work::Heavy(1).frames()?,
+            run: 0,
+            packets: Vec::new(),
+            sent: 0,
+            received: 0,
+            last: 0,
+            is_timed: false,
+        };
+        let queues = near.take_queues();
+        Ok(Cable { queues, sender: Mutex::new(sender), pool, _ends: [near, far], _net: net })
+    }
+}
+
+impl Sender {
+    fn begin(&mut self, packets: Vec<(usize, Packet)>, is_timed: bool) {
+        let run = self.run + 1;
+        (self.run, self.packets, self.is_timed) = (run, packets, is_timed);
+        (self.sent, self.received, self.last) = (0, 0, 0);
+    }
+
+    /// Sends what is due.
+    fn send(&mut self, now: u64) -> Result<(), LinkError> {
+        let room = if self.is_timed {
+            AT_ONCE
+        } else {
+            AT_ONCE.min(UNDER_WAY.saturating_sub(self.sent - self.received))
+        };
+        let due = self.packets[self.sent..].iter().take(room);
+        let due: Vec<(usize, Packet)> =
+            due.take_while(|(_, p)| p.arrives <= now).copied().collect();
+        for (queue, packet) in due {
+            let Some(mut buffer) = self.cache.alloc() else { return Ok(()) };
+            let mut frame = self.frames[packet.number as usize % self.frames.len()].clone();
+            mark(&mut frame, self.run, packet.number);
+            let fits = buffer.append(&frame);
+            debug_assert!(fits, "frames are short");
+            self.outbox.push_back(buffer);
+            let queue = &mut self.queues[queue];
+            while queue.tx(&mut self.cache, &mut self.outbox)? == 0 {
+                queue.flush(&mut self.cache)?;
+            }
+            self.sent += 1;
+        }
+        let Sender { queues, cache, .. } = self;
+        queues.iter_mut().filter(|queue| queue.unsent()).try_for_each(|queue| queue.flush(cache))
+    }
+
+    /// Whether there is nothing more to come.
+    fn is_over(&self, now: u64) -> bool {
+        let all = self.packets.len();
+        self.received == all || (self.sent == all && now > self.last.max(self.due()) + PATIENCE)
+    }
+
+    fn due(&self) -> u64 {
+        self.packets.last().map_or(0, |(_, packet)| packet.arrives)
+    }
+}
+
+/// Writes a packet's run and number to the end of its frame, whose UDP checksum is left out (RFC 768).
+fn mark(frame: &mut [u8], run: u32, number: u64) {
+    let end = frame.len() - 8;
+    frame[40..42].fill(0);
+    frame[end..end + 4].copy_from_slice(&run.to_be_bytes());
+    frame[end + 4..].copy_from_slice(&(number as u32).to_be_bytes());
+}
+
+/// The run and the number of a frame, if it has them.
+fn marked(frame: &[u8]) -> Option<(u32, u64)> {
+    let (head, number) = frame.split_last_chunk::<4>()?;
+    let (_, run) = head.split_last_chunk::<4>()?;
+    let is_ours = frame.get(12..14) == Some(&[8, 0]) && frame.get(23) == Some(&17);
+    is_ours.then(|| (u32::from_be_bytes(*run), u32::from_be_bytes(*number).into()))
+}
+
+/// One thread's end of a cable.
+struct Receiving<'c> {
+    queue: &'c mut Box<dyn LinkQueue>,
+    sender: &'c Mutex<Sender>,
+    cache: PoolCache,
+    burst: Burst,
+    run: u32,
+    arrivals: &'c [u64],
+}
+
+impl Source for Receiving<'_> {
+    fn receive(&mut self, now: u64, taken: &mut Taken) -> Option<usize> {
+        // Another thread that is at it does it for this one too. A cable that fails carries nothing more, and
+        // what is missing counts as lost.
+        if let Ok(mut sender) = self.sender.try_lock()
+            && sender.send(now).is_err()
+        {
+            return None;
+        }
+        let count = self.queue.rx(&mut self.cache, &mut self.burst, BURST).ok()?;
+        let mut own = 0;
+        for place in 0..count {
+            let Some(buffer) = self.burst.take(place) else { continue };
+            let number = marked(buffer.data()).filter(|(run, _)| *run == self.run);
+            let Some((_, number)) = number else {
+                self.cache.free(buffer);
+                continue;
+            };
+            taken[own] = Packet { number, arrives: self.arrivals[number as usize] };
+            drop(self.burst.put(own, buffer));
+            own += 1;
+        }
+        let mut sender = self.sender.lock().ok()?;
+        sender.received += own;
+        sender.last = if own > 0 { now } else { sender.last };
+        (own > 0 || !sender.is_over(now)).then_some(own)
+    }
+
+    fn frames(&mut self) -> Option<&mut Burst> {
+        Some(&mut self.burst)
+    }
+}
+
+/// Two threads with a cable of each kind.
+pub(super) struct Cables {
+    cables: [Cable; 2],
+    teams: [Team; 2],
+}
+
+impl Cables {
+    /// With the routers of this work. Needs root.
+    pub(super) fn new(work: Work) -> Result<Cables, BenchError> {
+        let cables = [Cable::new(true)?, Cable::new(false)?];
+        let team = |cable: &Cable| Team::on(work, 2, Some(&cable.pool));
+        let teams = [team(&cables[0])?, team(&cables[1])?];
+        Ok(Cables { cables, teams })
+    }
+
+    /// Two threads that share a queue, or have one each: so many packets, `pause` nanoseconds apart on average, as
+    /// fast as they are received if that is 0. Also says how many were lost.
+    pub(super) fn run(
+        &mut self,
+        is_shared: bool,
+        spread: Spread,
+        (count, pause): (u64, f64),
+        seed: u64,
+    ) -> Result<(Outcome, u64), BenchError> {
+        let side = usize::from(!is_shared);
+        let Cable { queues, sender, pool, .. } = &mut self.cables[side];
+        let by_queue = arrivals((2, is_shared), spread, (count, pause), seed);
+        let with_queue =
+            |(queue, packets): (usize, Vec<Packet>)| packets.into_iter().map(move |p| (queue, p));
+        let mut packets: Vec<(usize, Packet)> =
+            by_queue.into_iter().enumerate().flat_map(with_queue).collect();
+        packets.sort_by_key(|(_, packet)| packet.number);
+        let times: Vec<u64> = packets.iter().map(|(_, packet)| packet.arrives).collect();
+        let begun =
+            sender.get_mut().map_err(|_| BenchError::of("veth")("a thread has panicked"))?;
+        begun.begin(packets, pause > 0.0);
+        let (run, sender) = (begun.run, &*sender);
+        let source = |queue| Receiving {
+            queue,
+            sender,
+            cache: pool.cache(),
+            burst: Burst::new(),
+            run,
+            arrivals: &times,
+        };
+        let outcome = self.teams[side].run(queues.iter_mut().map(source).collect())?;
+        let lost = count - outcome.left.len() as u64;
+        Ok((outcome, lost))
+    }
+
+    /// The mean time between packets when threads that share always have some, in nanoseconds.
+    pub(super) fn busy(&mut self) -> Result<f64, BenchError> {
+        let (outcome, _) = self.run(true, Spread::Even, (1000, 0.0), 0)?;
+        Ok(outcome.seconds * 1e9 / outcome.left.len().max(1) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_packet_comes_over_the_cable_once_shared_and_apart() {
+        if !weever_testbed::privileged() {
+            return println!("skipped: needs CAP_NET_ADMIN");
+        }
+        let mut cables = Cables::new(Work::Heavy(1)).unwrap();
+        for (seed, spread) in [Spread::Even, Spread::Skewed].into_iter().enumerate() {
+            for is_shared in [true, false] {
+                for pause in [0.0, 20_000.0] {
+                    let (outcome, lost) =
+                        cables.run(is_shared, spread, (500, pause), seed as u64).unwrap();
+                    let mut numbers: Vec<u64> =
+                        outcome.left.iter().map(|(_, number)| *number).collect();
+                    numbers.sort_unstable();
+                    numbers.dedup();
+                    assert_eq!(numbers.len(), outcome.left.len(), "none comes twice");
+                    assert_eq!(numbers.len() as u64 + lost, 500);
+                    assert!(lost < 250, "{lost} lost, shared: {is_shared}, {spread:?}, {pause}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_keeps_its_number() {
+        let mut frame = Work::Heavy(1).frames().unwrap().remove(0);
+        mark(&mut frame, 7, 123_456);
+        assert_eq!(marked(&frame), Some((7, 123_456)));
+        assert_eq!(marked(&frame[..20]), None);
+        assert_eq!(marked(&[]), None);
+    }
+}
