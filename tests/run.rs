@@ -6,6 +6,7 @@ mod run {
     mod conformance;
     mod inside;
     mod lab;
+    mod passing;
     mod policy;
     mod servers;
     mod services;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 use crate::failure::{Answer, Failure};
+use crate::handover;
 use crate::numbers::{self, Meaning};
 use crate::parts::{Parts, Places};
 use crate::receive::receive;
@@ -312,6 +313,28 @@ calls! {
         real::fork()
     }
 
+    /// Another program takes this one's place.
+    fn execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
+        let _undone = handover::before_exec();
+        real::execve(path, arguments, environment)
+    }
+
+    /// The same, with this one's environment.
+    fn execv(path: *const c_char, arguments: *const *const c_char) -> c_int {
+        execve(path, arguments, environment())
+    }
+
+    /// The same, of a program that is looked for.
+    fn execvp(file: *const c_char, arguments: *const *const c_char) -> c_int {
+        execvpe(file, arguments, environment())
+    }
+
+    /// The same, with another environment.
+    fn execvpe(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
+        let _undone = handover::before_exec();
+        real::execvpe(file, arguments, environment)
+    }
+
     /// Changes the user.
     fn setuid(user: libc::uid_t) -> c_int {
         process::before_change();
@@ -359,6 +382,15 @@ calls! {
         fits(len, room);
         recvfrom(fd, to, len, flags, from, from_len)
     }
+}
+
+/// The program's environment.
+fn environment() -> *const *const c_char {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    // SAFETY: the C library's variable, which the program changes only while it calls nothing here.
+    unsafe { environ }
 }
 
 /// As the C library: more than there is room for ends the program.

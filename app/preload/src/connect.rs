@@ -268,6 +268,7 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Answer<c_int> {
         held.stop_listening(place);
         return if done == 0 { Ok(0) } else { fail(real::errno()) };
     }
+    held.ensure(place)?;
     let queue = held.opened()?;
     let (_, file) = held.of(fd)?;
     let Kind::Stream(stream) = &mut file.kind else { return Err(Failure::Kernel) };
@@ -304,6 +305,9 @@ impl State {
     /// Closes a socket that no descriptor leads to.
     pub(crate) fn close_file(&mut self, place: u32) {
         self.stop_listening(place);
+        if self.part_with(place) {
+            return;
+        }
         let Some(file) = self.files.remove(place) else { return };
         let reset = file.options.reset_on_close;
         let Some(queue) = self.queue else { return };
@@ -385,6 +389,27 @@ impl State {
         if let Some(file) = self.files.get_mut(place) {
             file.left = true;
         }
+    }
+
+    /// Leaves a connection to the other processes that hold it; false if there are none.
+    fn part_with(&mut self, place: u32) -> bool {
+        let Some(Kind::Stream(stream)) = self.files.get_mut(place).map(|file| &mut file.kind)
+        else {
+            return false;
+        };
+        let there = stream.stream.is_some() && stream.phase != Phase::Over;
+        if let Some(away) = stream.away.take() {
+            self.renounce(&away);
+            self.files.remove(place);
+            return true;
+        }
+        if !(stream.shared && there) {
+            return false;
+        }
+        stream.settle_read();
+        self.leave(place, true);
+        self.commit();
+        true
     }
 
     /// Does something for which the ring may have no room: the stack takes entries out meanwhile.

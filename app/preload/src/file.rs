@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::backlog::Backlog;
 use crate::failure::{Answer, fail};
+use crate::passing::Away;
 use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, c_int};
 use weever_app_sockets::{StreamBuf, StreamInfo, TcpListener, TcpStream, UdpSocket};
 
@@ -74,25 +75,37 @@ pub(crate) struct Stream {
     pub(crate) fast: bool,
     /// The last write said that more follows (`MSG_MORE`).
     pub(crate) more: bool,
+    /// Other processes hold it, too.
+    pub(crate) shared: bool,
+    /// Another process may have its octets; then it is on no queue here.
+    pub(crate) away: Option<Away>,
     /// How the connection is doing, after it was asked for.
     pub(crate) info: Option<StreamInfo>,
 }
 
 impl Stream {
     pub(crate) fn new(stream: TcpStream, phase: Phase, remote: SocketAddr) -> Stream {
+        let told = phase == Phase::Connected;
+        Stream { stream: Some(stream), phase, told, ..Stream::without_queue(remote) }
+    }
+
+    /// A connected stream that is on no queue of this process.
+    pub(crate) fn without_queue(remote: SocketAddr) -> Stream {
         Stream {
-            stream: Some(stream),
-            phase,
+            stream: None,
+            phase: Phase::Connected,
             remote,
             received: VecDeque::new(),
             offset: 0,
-            told: phase == Phase::Connected,
+            told: true,
             finished: false,
             deaf: false,
             mute: false,
             blocked: false,
             fast: false,
             more: false,
+            shared: false,
+            away: None,
             info: None,
         }
     }
@@ -195,6 +208,11 @@ impl File {
         }
     }
 
+    /// Whether other processes hold it, too, or one of them may have it.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(&self.kind, Kind::Stream(stream) if stream.shared || stream.away.is_some())
+    }
+
     pub(crate) fn is_udp(&self) -> bool {
         matches!(self.kind, Kind::Udp(_))
     }
@@ -214,6 +232,8 @@ impl Stream {
         match self.phase {
             // It waits for what it shall send.
             Phase::Connecting => bits(self.fast && !self.blocked, OUT),
+            // Another process may have it: each use finds out.
+            Phase::Connected if self.away.is_some() => 0,
             // As Linux: everything is ready, since nothing would block.
             Phase::Over => IN | OUT | HUP | RDHUP,
             Phase::Connected => {

@@ -236,6 +236,7 @@ impl State {
                     }
                 }
             }
+            Kind::Stream(stream) if stream.away.is_some() => self.bring(place)?,
             Kind::Listening(Listening { listener: None, backlog, .. }) => {
                 let backlog = *backlog;
                 let queue = self.need_queue()?;

@@ -10,13 +10,14 @@ use std::sync::MutexGuard;
 
 use libc::c_int;
 
-use crate::file::{Kind, Phase};
+use crate::file::Kind;
+use crate::passing::Inheritance;
 use crate::real;
 use crate::state::{Held, State, lock};
 use crate::{inside, log, numbers, open, signals};
 
 /// The lock, while a fork is under way.
-struct Fork(UnsafeCell<Option<MutexGuard<'static, State>>>);
+struct Fork(UnsafeCell<Option<(MutexGuard<'static, State>, Inheritance)>>);
 
 // SAFETY: the C library runs one fork at a time, and its handlers in the forking thread.
 unsafe impl Sync for Fork {}
@@ -31,22 +32,27 @@ static START: extern "C" fn() = start;
 extern "C" fn start() {
     open::config();
     log::prepare();
+    lock().take_over();
     // SAFETY: functions that live as long as the process; without memory for them a fork is not noticed.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
 extern "C" fn before() {
+    let mut held = lock();
+    let inheritance = held.bequeath();
     // SAFETY: see `Fork`.
-    unsafe { *FORK.0.get() = Some(lock().into_guard()) };
+    unsafe { *FORK.0.get() = Some((held.into_guard(), inheritance)) };
 }
 
-fn take() -> Option<Held> {
+fn take() -> Option<(Held, Inheritance)> {
     // SAFETY: see `Fork`.
-    unsafe { (*FORK.0.get()).take() }.map(Held::from_guard)
+    let (guard, inheritance) = unsafe { (*FORK.0.get()).take() }?;
+    Some((Held::from_guard(guard), inheritance))
 }
 
 extern "C" fn in_parent() {
-    let Some(mut held) = take() else { return };
+    let Some((mut held, inheritance)) = take() else { return };
+    held.share(inheritance);
     let mut idle = Vec::new();
     for (place, file) in held.files.iter_mut() {
         if let Kind::Listening(listening) = &file.kind
@@ -60,13 +66,13 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     signals::inherit();
-    let Some(mut held) = take() else { return };
-    held.inherit();
+    let Some((mut held, inheritance)) = take() else { return };
+    held.inherit(inheritance);
 }
 
 impl State {
     /// The state of a child, made of its parent's.
-    fn inherit(&mut self) {
+    fn inherit(&mut self, inheritance: Inheritance) {
         self.sleepers.clear();
         self.reserved = None;
         match self.queue {
@@ -88,16 +94,13 @@ impl State {
                     listening.rests = false;
                     waiting.extend(std::mem::take(&mut listening.pending));
                 }
-                // Its octets are on the parent's rings.
-                Kind::Stream(stream) => {
-                    (stream.stream, stream.phase) = (None, Phase::Over);
-                    file.error = libc::ENOTCONN;
-                }
+                Kind::Stream(_) => {}
             }
         }
         for place in waiting {
             self.files.remove(place);
         }
+        self.inherit_streams(inheritance);
         if serves {
             self.reserve();
         }
@@ -112,5 +115,7 @@ fn close(fd: c_int) {
 
 /// The program is about to change its user, or its root: it connects to the stack while it can.
 pub(crate) fn before_change() {
-    lock().reserve();
+    let mut held = lock();
+    held.bring_all();
+    held.reserve();
 }

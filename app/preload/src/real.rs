@@ -80,6 +80,8 @@ originals! {
     epoll_pwait2(set: c_int, events: *mut epoll_event, most: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
     sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
     fork() -> libc::pid_t;
+    execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
+    execvpe(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     setuid(user: libc::uid_t) -> c_int;
     setresuid(real: libc::uid_t, effective: libc::uid_t, saved: libc::uid_t) -> c_int;
     setreuid(real: libc::uid_t, effective: libc::uid_t) -> c_int;

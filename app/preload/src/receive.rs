@@ -78,7 +78,10 @@ fn stream(
     if !(full || ended || *done > 0 && !whole) {
         return Ok(None);
     }
-    if *done >= TELL_AFTER || stream.received.is_empty() {
+    if stream.shared {
+        stream.settle_read();
+    }
+    if *done >= TELL_AFTER || stream.shared || stream.received.is_empty() {
         held.commit_read();
     }
     Ok(Some(Got { octets: *done, flags: 0 }))

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicI32, AtomicU8, AtomicUsize, Ordering};
 use libc::{SA_RESTART, SA_SIGINFO, SIG_DFL, SIG_ERR, SIG_IGN, sighandler_t, siginfo_t};
 
 use crate::calls::calls;
-use crate::real;
 use crate::state::ring;
+use crate::{deferred, real};
 
 /// Signals have numbers up to this.
 const MOST: usize = 64;
@@ -97,6 +97,7 @@ impl Drop for Watching {
 
 /// In a child of `fork`: other threads, and their waits, are the parent's.
 pub(crate) fn inherit() {
+    deferred::inherit();
     PLACES.iter().for_each(|place| place.thread.store(0, Ordering::Release));
 }
 
@@ -122,7 +123,11 @@ unsafe extern "C" fn arrived(signal: c_int, info: *mut siginfo_t, context: *mut 
     };
     let errno = real::errno();
     note(handler.flags.load(Ordering::Acquire) & SA_RESTART != 0);
+    let later = deferred::defers(signal, info);
     real::set_errno(errno);
+    if later {
+        return;
+    }
     let address = handler.address.load(Ordering::Acquire);
     if address == SIG_DFL || address == SIG_IGN {
         // Changed while the signal was on its way.

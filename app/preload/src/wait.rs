@@ -11,6 +11,9 @@ use crate::signals::Watching;
 use crate::state::{Held, Sleeper, Watch, eventfd, lock};
 use crate::{log, real};
 
+/// How long a process with hardly any descriptors waits for one before it looks at the others.
+const GLANCE: Duration = Duration::from_millis(20);
+
 /// Whether a blocking call waits to receive or to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -60,7 +63,11 @@ pub(crate) fn until_signal<T>(
     let mut held = lock();
     let mut start = None;
     loop {
-        let (place, _) = held.of(fd)?;
+        let (place, file) = held.of(fd)?;
+        if file.is_shared() {
+            held.pump();
+            held.ensure(place)?;
+        }
         if let Some(done) = attempt(&mut held, place)? {
             return Ok(done);
         }
@@ -133,10 +140,10 @@ fn sleep(mut held: Held, watch: Watch, kernel: &mut [pollfd], until: Until) -> A
     let own = |fd| pollfd { fd, events: POLLIN, revents: 0 };
     let mut all = vec![own(wake), own(kick)];
     all.extend_from_slice(kernel);
-    let limit = until.limit.map(timespec_of);
-    let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: entries that are borrowed, and pointers that are null or valid.
-    let done = unsafe { real::ppoll(all.as_mut_ptr(), all.len() as nfds_t, limit, until.mask) };
+    let mut done = wait_for(&mut all, until.limit, until.mask);
+    if done < 0 && real::errno() == libc::EINVAL {
+        done = wait_for_few(&mut all, until.limit, until.mask);
+    }
     let errno = real::errno();
     let (interrupted, restarts) = (signals.interrupted(), signals.restarts());
     drop(signals);
@@ -155,6 +162,25 @@ fn sleep(mut held: Held, watch: Watch, kernel: &mut [pollfd], until: Until) -> A
     }
     held.pump();
     Ok(held)
+}
+
+/// `ppoll` as the kernel has it.
+fn wait_for(entries: &mut [pollfd], limit: Option<Duration>, mask: *const sigset_t) -> c_int {
+    let limit = limit.map(timespec_of);
+    let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: entries that are borrowed, and pointers that are null or valid.
+    unsafe { real::ppoll(entries.as_mut_ptr(), entries.len() as nfds_t, limit, mask) }
+}
+
+/// The same in a process that may open hardly any descriptors (`RLIMIT_NOFILE`), and thus wait for no more: for the first
+/// entry, a little while, and a look at each of the others.
+fn wait_for_few(entries: &mut [pollfd], limit: Option<Duration>, mask: *const sigset_t) -> c_int {
+    let Some((first, others)) = entries.split_first_mut() else { return 0 };
+    let short = limit.map_or(GLANCE, |limit| limit.min(GLANCE));
+    let done = wait_for(std::slice::from_mut(first), Some(short), mask);
+    let look =
+        |entry| wait_for(std::slice::from_mut(entry), Some(Duration::ZERO), std::ptr::null());
+    if done < 0 { done } else { done + others.iter_mut().map(look).sum::<c_int>() }
 }
 
 /// A thread sleeps no more.

@@ -5,6 +5,7 @@ use weever_app_sockets::{AppQueue, Event, Handle};
 use super::State;
 use crate::file::{File, Kind, Listening, Phase, Stream};
 use crate::open;
+use crate::passing::{Away, By};
 
 impl State {
     /// Takes all that has arrived; true if it was anything.
@@ -108,10 +109,8 @@ fn note(queue: &'static AppQueue, file: &mut File, event: Event<'static>) {
         (Kind::Stream(stream), Event::StreamFailed(_, errno)) => {
             (stream.phase, file.error) = (Phase::Over, errno.into());
         }
-        // What was not read is the next one's.
-        (Kind::Stream(stream), Event::Released(_)) => {
-            (stream.stream, stream.offset) = (None, 0);
-            stream.received.clear();
+        (Kind::Stream(stream), Event::Released(handle)) => {
+            stream.go_away(Away { by: By::Queue, number: queue.stream_number(handle) });
         }
         (Kind::Stream(stream), Event::StreamClosed(_)) => {
             (stream.phase, stream.stream) = (Phase::Over, None);

@@ -27,10 +27,10 @@ use weever_app_sockets::{AppQueue, Handle, Process};
 
 use crate::failure::{Answer, Failure, fail};
 use crate::file::{File, Kind, Phase, Stream};
-use crate::log;
 use crate::numbers::{self, Meaning};
 use crate::set::Set;
 use crate::slab::Slab;
+use crate::{deferred, log};
 
 /// How long a thread with the stack inside polls before it sleeps: twice as long as waking up takes.
 const LINGER: Duration = Duration::from_micros(50);
@@ -115,6 +115,7 @@ pub(crate) struct Held(ManuallyDrop<MutexGuard<'static, State>>);
 
 /// Waits for the lock, which nobody keeps while it sleeps.
 pub(crate) fn lock() -> Held {
+    deferred::begin();
     Held(ManuallyDrop::new(STATE.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
@@ -150,6 +151,7 @@ impl Drop for Held {
         self.settle();
         // SAFETY: taken once, here.
         drop(unsafe { ManuallyDrop::take(&mut self.0) });
+        deferred::end();
     }
 }
 

@@ -70,19 +70,19 @@ impl AppQueue {
         Ok(())
     }
 
-    /// A connection of its own to the stack that holds the streams of this queue, or one of them, for a process that may
+    /// A connection of its own to the stack that holds the streams of this queue, or the one with this number, for a process that may
     /// use them later: its child, or one that gets the connection. They are not closed before it is. What was read
     /// and sent until now is committed. Blocks until the stack has answered.
     ///
     /// # Errors
     /// [`Error::NoStack`], [`Error::Refused`], [`Error::Disconnected`]; [`Error::WouldBlock`] when the ring has no
     /// room for what was read.
-    pub fn hold(&self, only: Option<TcpStream>) -> Result<Holder, Error> {
+    pub fn hold(&self, only: Option<SocketId>) -> Result<Holder, Error> {
         self.publish()?;
         if !self.streams.borrow().readers.is_empty() {
             return Err(Error::WouldBlock);
         }
-        Holder::new(&self.config.path, self.name.get(), only.map(|stream| stream.number))
+        Holder::new(&self.config.path, self.name.get(), only)
     }
 
     /// Claims a stream back that [another process has](crate::Event::Released). Blocks until the stack has answered.
@@ -92,6 +92,15 @@ impl AppQueue {
     pub fn claim(&self, number: SocketId) -> Result<TcpStream, Error> {
         let answer = self.ask(&self.claim_request(number))?;
         self.claimed(answer)
+    }
+
+    /// Gives up the right to [claim](Self::claim) a stream back: it is closed when no other process holds it. Blocks until
+    /// the stack has answered.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`].
+    pub fn renounce(&self, stream: SocketId) -> Result<(), Error> {
+        self.ask(&Request::Release { stream }).map(drop)
     }
 
     pub(crate) fn claim_request(&self, stream: SocketId) -> Request {

@@ -1,0 +1,95 @@
+//! Signals that come while their thread has the lock, or waits for it: the program's handler runs when it has given the lock back.
+//!
+//! A handler may do what it likes as far as the kernel goes: PostgreSQL's forks. Here it would wait for a lock that its own
+//! thread has. The signal is sent again, to the same thread with all that is known of it, so that it looks as
+//! if it had come a moment later.
+
+use std::cell::{Cell, UnsafeCell};
+use std::mem::MaybeUninit;
+
+use libc::{c_int, siginfo_t};
+
+/// Signals below this are deferred. Those of real time would have to be queued; they run at once.
+const MOST: usize = 32;
+
+/// What a thread has to do later.
+struct Deferred {
+    /// It has the lock, or is about to.
+    busy: Cell<bool>,
+    /// A bit for each signal that has come meanwhile.
+    came: Cell<u32>,
+    infos: UnsafeCell<[MaybeUninit<siginfo_t>; MOST]>,
+}
+
+thread_local! {
+    static DEFERRED: Deferred = const {
+        Deferred {
+            busy: Cell::new(false),
+            came: Cell::new(0),
+            infos: UnsafeCell::new([MaybeUninit::uninit(); MOST]),
+        }
+    };
+}
+
+/// The calling thread is about to take the lock.
+#[inline]
+pub(crate) fn begin() {
+    DEFERRED.with(|deferred| deferred.busy.set(true));
+}
+
+/// It has given the lock back: signals that came meanwhile come now.
+#[inline]
+pub(crate) fn end() {
+    DEFERRED.with(|deferred| {
+        deferred.busy.set(false);
+        if deferred.came.get() != 0 {
+            deferred.send_again();
+        }
+    });
+}
+
+/// In a child of `fork`: what has come to its parent is the parent's.
+pub(crate) fn inherit() {
+    DEFERRED.with(|deferred| deferred.came.set(0));
+}
+
+/// In a handler: whether the signal comes again later.
+pub(crate) fn defers(signal: c_int, info: *const siginfo_t) -> bool {
+    DEFERRED.with(|deferred| {
+        let number = signal as usize;
+        if !deferred.busy.get() || number >= MOST || info.is_null() {
+            return false;
+        }
+        // SAFETY: the kernel's description of the signal. Only this thread uses the place, and it reads those whose bit is set
+        // after the handler.
+        unsafe { (*deferred.infos.get())[number].write(*info) };
+        deferred.came.set(deferred.came.get() | 1 << number);
+        true
+    })
+}
+
+impl Deferred {
+    #[cold]
+    fn send_again(&self) {
+        loop {
+            let came = self.came.get();
+            if came == 0 {
+                return;
+            }
+            let number = came.trailing_zeros();
+            self.came.set(came & !(1 << number));
+            // SAFETY: written when its bit was set; a process may send itself any signal.
+            unsafe {
+                let info = (*self.infos.get())[number as usize].assume_init();
+                let (process, thread) = (libc::getpid(), libc::syscall(libc::SYS_gettid));
+                libc::syscall(
+                    libc::SYS_rt_tgsigqueueinfo,
+                    process,
+                    thread,
+                    number,
+                    &raw const info,
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Sockets that a program keeps across `exec`: the next one in the process finds them described in a sealed memory file.
+//!
+//! A line for each socket, with the descriptors that lead to it. A stream goes with a connection to the stack that holds
+//! it ([`passing`](crate::passing)), so nobody has to be told: when the next program ends, or closes it, that is closed.
+
+use std::ffi::CStr;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+
+use libc::{c_int, c_void};
+use weever_app_sockets::Holder;
+
+use crate::file::{File, Kind, Listening, Phase, Stream, Udp};
+use crate::numbers::{self, Meaning};
+use crate::open::{self, file};
+use crate::passing::{Away, By, Passport};
+use crate::state::{State, lock};
+use crate::{inside, log, real};
+
+const NAME: &CStr = c"weever sockets";
+/// How the file begins.
+const MAGIC: &str = "weever sockets 1\n";
+/// Its seals, by which the next program knows it.
+const SEALS: c_int =
+    libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
+/// Numbers of descriptors among which it is.
+const AMONG: c_int = 1024;
+
+/// What was made for the next program; undone when there is none.
+pub(crate) struct Handover {
+    file: c_int,
+    /// Their connections end with this program, if the next one does not have them.
+    _holders: Vec<Holder>,
+}
+
+impl Drop for Handover {
+    fn drop(&mut self) {
+        // SAFETY: a descriptor of this value's own. The holders close theirs.
+        unsafe { real::close(self.file) };
+    }
+}
+
+/// Before another program takes this one's place: describes the sockets whose descriptors stay open.
+pub(crate) fn before_exec() -> Option<Handover> {
+    if inside::is_chosen() {
+        return None;
+    }
+    let mut held = lock();
+    let kept = held.kept();
+    if kept.is_empty() {
+        return None;
+    }
+    held.pump();
+    held.say_what_was_read();
+    let mut holders = Vec::new();
+    let mut text = MAGIC.to_owned();
+    for (place, fds) in kept {
+        let line = held.describe(place, &mut holders);
+        let fds: Vec<String> = fds.iter().map(c_int::to_string).collect();
+        if let Some(line) = line {
+            let _never_fails = writeln!(text, "{line} {}", fds.join(","));
+        }
+    }
+    drop(held);
+    for holder in &holders {
+        // SAFETY: it has no pointers. The next program finds it open.
+        unsafe { real::fcntl(holder.as_fd().as_raw_fd(), libc::F_SETFD, 0) };
+    }
+    Some(Handover { file: sealed(&text)?, _holders: holders })
+}
+
+/// A sealed memory file.
+fn sealed(text: &str) -> Option<c_int> {
+    // SAFETY: a name that ends with a zero, and as many readable bytes as are written.
+    let (fd, done) = unsafe {
+        let fd = libc::memfd_create(NAME.as_ptr(), libc::MFD_ALLOW_SEALING);
+        (fd, libc::syscall(libc::SYS_write, fd, text.as_ptr(), text.len()))
+    };
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: it has no pointers.
+    let sealed = unsafe { real::fcntl(fd, libc::F_ADD_SEALS, SEALS as usize) };
+    if done == text.len() as i64 && sealed == 0 {
+        return Some(fd);
+    }
+    log::note(format_args!("sockets are not kept across exec: errno {}", real::errno()));
+    // SAFETY: it was made above.
+    unsafe { real::close(fd) };
+    None
+}
+
+impl State {
+    /// The sockets with descriptors that stay open, and these.
+    fn kept(&self) -> Vec<(u32, Vec<c_int>)> {
+        let mut kept: Vec<(u32, Vec<c_int>)> = Vec::new();
+        for fd in numbers::used(0, u32::MAX) {
+            let Some(Meaning::File(place)) = numbers::meaning(fd) else { continue };
+            // SAFETY: it has no pointers.
+            let flags = unsafe { real::fcntl(fd, libc::F_GETFD, 0) };
+            if flags < 0 || flags & libc::FD_CLOEXEC != 0 {
+                continue;
+            }
+            match kept.iter_mut().find(|(there, _)| *there == place) {
+                Some((_, fds)) => fds.push(fd),
+                None => kept.push((place, vec![fd])),
+            }
+        }
+        kept
+    }
+
+    /// A line for a socket; nothing for one that is over.
+    fn describe(&mut self, place: u32, holders: &mut Vec<Holder>) -> Option<String> {
+        let queue = self.queue;
+        let File { family, local, kernel, kind, .. } = self.files.get_mut(place)?;
+        let common = format!("{family} {local} {}", u8::from(*kernel));
+        Some(match kind {
+            Kind::Udp(Udp { peer, .. }) => {
+                let peer = peer.map_or_else(|| "-".into(), |peer| peer.to_string());
+                format!("udp {common} {peer}")
+            }
+            Kind::Listening(Listening { backlog, .. }) => format!("listener {common} {backlog}"),
+            Kind::Stream(stream) => {
+                let holder = match (&stream.away, stream.stream, queue) {
+                    (Some(Away { by: By::Passport(passport), number }), ..) => {
+                        let held = passport.0.hold(&open::config().path, Some(*number));
+                        held.map(|holder| (holder, *number))
+                    }
+                    (Some(Away { by: By::Queue, number }), _, Some(queue)) => {
+                        queue.hold(Some(*number)).map(|holder| (holder, *number))
+                    }
+                    (None, Some(handle), Some(queue)) if stream.phase == Phase::Connected => {
+                        let number = queue.stream_number(handle);
+                        queue.hold(Some(number)).map(|holder| (holder, number))
+                    }
+                    _ => return None,
+                };
+                let (holder, number) = holder
+                    .inspect_err(|e| log::note(format_args!("a connection ends with exec: {e}")))
+                    .ok()?;
+                let (fd, (name, key)) = (holder.as_fd().as_raw_fd(), holder.name());
+                holders.push(holder);
+                let (remote, mute) = (stream.remote, u8::from(stream.mute));
+                format!("stream {common} {remote} {mute} {fd} {name} {key} {number}")
+            }
+        })
+    }
+
+    /// Takes the sockets over that the program before has left to this one.
+    pub(crate) fn take_over(&mut self) {
+        let Some(text) = find() else { return };
+        for line in text.lines() {
+            if self.take_line(line).is_none() {
+                log::note(format_args!("a socket is not taken over: {line:?}"));
+            }
+        }
+    }
+
+    fn take_line(&mut self, line: &str) -> Option<()> {
+        let mut words = line.split(' ');
+        let mut next = || words.next();
+        let kind = next()?;
+        let family = next()?.parse().ok()?;
+        let local: SocketAddr = next()?.parse().ok()?;
+        let kernel = next()? == "1";
+        let kind = match kind {
+            "udp" => Kind::Udp(Udp { peer: next()?.parse().ok(), ..Udp::default() }),
+            "listener" => {
+                let backlog = next()?.parse().ok()?;
+                Kind::Listening(Listening { backlog, ..Listening::default() })
+            }
+            "stream" => {
+                let remote = next()?.parse().ok()?;
+                let mute = next()? == "1";
+                let (fd, name) = (next()?.parse().ok()?, next()?.parse().ok()?);
+                let (key, number) = (next()?.parse().ok()?, next()?.parse().ok()?);
+                let by = By::Passport(Arc::new(Passport::take(fd, (name, key))?));
+                let mut stream = Stream::away(remote, Away { by, number });
+                stream.mute = mute;
+                Kind::Stream(Box::new(stream))
+            }
+            _ => return None,
+        };
+        let fds: Vec<c_int> = next()?.split(',').filter_map(|fd| fd.parse().ok()).collect();
+        let (first, others) = fds.split_first()?;
+        let place = self.attach(*first, File { local, kernel, ..file(family, kind) }).ok()?;
+        for fd in others {
+            if numbers::set(*fd, Some(Meaning::File(place)))
+                && let Some(file) = self.files.get_mut(place)
+            {
+                file.descriptors += 1;
+            }
+        }
+        Some(())
+    }
+}
+
+/// The text that the program before has left, behind its first line.
+fn find() -> Option<String> {
+    // SAFETY: it has no pointers; others' descriptors are only asked.
+    let is_it = |fd: &c_int| unsafe { real::fcntl(*fd, libc::F_GET_SEALS, 0) } == SEALS;
+    for fd in (0..AMONG).filter(is_it) {
+        let mut octets = vec![0u8; 1 << 16];
+        // SAFETY: as many writable bytes.
+        let got = unsafe { libc::pread(fd, octets.as_mut_ptr().cast::<c_void>(), octets.len(), 0) };
+        octets.truncate(usize::try_from(got).unwrap_or(0));
+        let text = String::from_utf8(octets).ok();
+        if let Some(rest) = text.as_deref().and_then(|text| text.strip_prefix(MAGIC)) {
+            // SAFETY: it was left for this library.
+            unsafe { real::close(fd) };
+            return Some(rest.to_owned());
+        }
+    }
+    None
+}

@@ -1,0 +1,277 @@
+//! Connections that several processes hold: inherited by `fork`, kept across `exec`.
+//!
+//! ```text
+//!  parent: before a fork ── a connection to the stack that holds the streams ──► child: away, by that holder
+//!  first use in the child ── claim ──► on the child's queue;   the parent hears of it: away, by its own queue
+//! ```
+//!
+//! A stream that is *away* has its descriptor, its ends and its options here, and its octets with another process or the
+//! stack. Each use claims it. As long as another process holds a stream, what the program has read of it is told to the
+//! stack exactly, and closing it only lets go.
+
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+use libc::c_int;
+use weever_app_sockets::{Error, Handle, Holder, SocketId};
+
+use crate::failure::{Answer, fail};
+use crate::file::{File, Kind, Phase, Stream};
+use crate::numbers::{self, Meaning};
+use crate::state::State;
+use crate::{inside, log, open, real};
+
+/// Internal descriptors have numbers from here on, where programs do not put theirs by `dup2`.
+const HIGH: usize = 200;
+/// How often the stack is asked to take entries out of a full ring.
+const PATIENCE: usize = 1000;
+
+/// A holder of streams, whose descriptor is out of the program's reach.
+pub(crate) struct Passport(pub(crate) Holder);
+
+impl Passport {
+    /// A holder for this process or its child, by a descriptor of its own; nothing while all are in use.
+    pub(crate) fn new(holder: &Holder) -> Option<Passport> {
+        let fd = holder.as_fd().as_raw_fd();
+        let again = |from| {
+            // SAFETY: it has no pointers.
+            let new = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, from) };
+            // SAFETY: a descriptor that nobody else owns.
+            (new >= 0).then(|| unsafe { OwnedFd::from_raw_fd(new) })
+        };
+        let own = again(HIGH).or_else(|| again(3))?;
+        numbers::set(own.as_raw_fd(), Some(Meaning::Internal));
+        Some(Passport(Holder::over(own, holder.name())))
+    }
+
+    /// The holder whose connection has this number.
+    pub(crate) fn take(fd: c_int, name: (u32, u64)) -> Option<Passport> {
+        // SAFETY: a descriptor that was left for this library.
+        let first = Holder::over(unsafe { OwnedFd::from_raw_fd(fd) }, name);
+        Passport::new(&first)
+    }
+
+    pub(crate) fn descriptor(&self) -> c_int {
+        self.0.as_fd().as_raw_fd()
+    }
+}
+
+impl Drop for Passport {
+    fn drop(&mut self) {
+        numbers::set(self.descriptor(), None);
+    }
+}
+
+/// The holder by which a stream that is away can be claimed.
+#[derive(Clone)]
+pub(crate) enum By {
+    /// This process' queue, which had it before.
+    Queue,
+    Passport(Arc<Passport>),
+}
+
+/// A stream of which another process may have the octets.
+#[derive(Clone)]
+pub(crate) struct Away {
+    pub(crate) by: By,
+    /// Its number there.
+    pub(crate) number: SocketId,
+}
+
+/// What a child needs to use its parent's streams.
+#[derive(Default)]
+pub(crate) struct Inheritance(Vec<(u32, Away)>);
+
+impl State {
+    /// Has the stack hold the streams of this process for a child.
+    pub(crate) fn bequeath(&mut self) -> Inheritance {
+        let mut inheritance = Inheritance::default();
+        let is_there = |file: &File| matches!(&file.kind, Kind::Stream(s) if s.is_connected());
+        if inside::is_chosen()
+            || !self.files.iter_mut().any(|(_, file)| !file.left && is_there(file))
+        {
+            return inheritance;
+        }
+        self.pump();
+        self.say_what_was_read();
+        let own = self.hold_all();
+        let mut passports: Vec<(Arc<Passport>, Arc<Passport>)> = Vec::new();
+        let queue = self.queue;
+        for (place, file) in self.files.iter_mut() {
+            let Kind::Stream(stream) = &file.kind else { continue };
+            let away = match (&stream.away, stream.stream, &own) {
+                (Some(Away { by: By::Passport(old), number }), ..) => {
+                    let there = passports.iter().find(|(before, _)| Arc::ptr_eq(before, old));
+                    let new = match there {
+                        Some((_, new)) => Arc::clone(new),
+                        None => {
+                            let Ok(new) = old.0.hold(&open::config().path, None) else { continue };
+                            let Some(new) = Passport::new(&new).map(Arc::new) else { continue };
+                            passports.push((Arc::clone(old), Arc::clone(&new)));
+                            new
+                        }
+                    };
+                    Away { by: By::Passport(new), number: *number }
+                }
+                (Some(Away { by: By::Queue, number }), _, Some(own)) => {
+                    Away { by: By::Passport(Arc::clone(own)), number: *number }
+                }
+                (None, Some(handle), Some(own)) if stream.phase == Phase::Connected => {
+                    let Some(queue) = queue else { continue };
+                    let number = queue.stream_number(handle);
+                    Away { by: By::Passport(Arc::clone(own)), number }
+                }
+                _ => continue,
+            };
+            inheritance.0.push((place, away));
+        }
+        inheritance
+    }
+
+    /// A holder of all streams that this process' queue has, or had.
+    fn hold_all(&mut self) -> Option<Arc<Passport>> {
+        let queue = self.queue?;
+        for _ in 0..PATIENCE {
+            match queue.hold(None) {
+                Err(Error::WouldBlock) => self.wait_for_stack(),
+                Ok(holder) => return Passport::new(&holder).map(Arc::new),
+                Err(error) => {
+                    log::note(format_args!("connections are not the child's as well: {error}"));
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// Tells the stack of octets in the middle of a frame, too.
+    pub(crate) fn say_what_was_read(&mut self) {
+        for (_, file) in self.files.iter_mut() {
+            if let Kind::Stream(stream) = &mut file.kind {
+                stream.settle_read();
+            }
+        }
+        self.commit();
+    }
+
+    /// In the parent: the streams are its child's as well.
+    pub(crate) fn share(&mut self, inheritance: Inheritance) {
+        for (place, _) in inheritance.0 {
+            if let Some(Kind::Stream(stream)) = self.files.get_mut(place).map(|f| &mut f.kind) {
+                stream.shared = true;
+            }
+        }
+    }
+
+    /// In the child: the streams are its own when it uses them.
+    pub(crate) fn inherit_streams(&mut self, inheritance: Inheritance) {
+        for (_, file) in self.files.iter_mut() {
+            let Kind::Stream(stream) = &mut file.kind else { continue };
+            stream.stream = None;
+            stream.away = None;
+            if stream.phase != Phase::Over {
+                (stream.phase, file.error) = (Phase::Over, libc::ENOTCONN);
+            }
+        }
+        for (place, away) in inheritance.0 {
+            let Some(file) = self.files.get_mut(place) else { continue };
+            if let Kind::Stream(stream) = &mut file.kind {
+                file.error = 0;
+                stream.go_away(away);
+            }
+        }
+    }
+
+    /// Brings a stream that is away to this process' queue.
+    pub(crate) fn bring(&mut self, place: u32) -> Answer<()> {
+        let Some(away) = self.away(place) else { return Ok(()) };
+        let queue = self.need_queue()?;
+        let claimed = match &away.by {
+            By::Queue => queue.claim(away.number),
+            By::Passport(passport) => passport.0.claim(away.number, queue),
+        };
+        let Some(file) = self.files.get_mut(place) else { return Ok(()) };
+        let Kind::Stream(stream) = &mut file.kind else { return Ok(()) };
+        stream.away = None;
+        match claimed {
+            Ok(handle) => {
+                (stream.stream, stream.shared) = (Some(handle), true);
+                self.name(Handle::Stream(handle), place);
+                self.pump();
+                Ok(())
+            }
+            Err(error) => {
+                log::note(format_args!("a connection is over, or another process': {error}"));
+                stream.phase = Phase::Over;
+                fail(libc::ENOTCONN)
+            }
+        }
+    }
+
+    fn away(&mut self, place: u32) -> Option<Away> {
+        match &self.files.get_mut(place)?.kind {
+            Kind::Stream(stream) => stream.away.clone(),
+            _ => None,
+        }
+    }
+
+    /// Before a process gives up what it needs to do so later: its streams that are away are brought here, and a
+    /// thread can sleep without a new descriptor.
+    pub(crate) fn bring_all(&mut self) {
+        let away =
+            |file: &File| matches!(&file.kind, Kind::Stream(stream) if stream.away.is_some());
+        let all: Vec<u32> =
+            self.files.iter_mut().filter(|(_, file)| away(file)).map(|(place, _)| place).collect();
+        for place in &all {
+            let _failed_later = self.bring(*place);
+        }
+        if !all.is_empty()
+            && self.kicks.is_empty()
+            && let Ok(kick) = crate::state::eventfd()
+        {
+            self.kicks.push(kick);
+        }
+    }
+
+    /// The program has closed a stream that is away: this process holds it no more.
+    pub(crate) fn renounce(&mut self, away: &Away) {
+        let released = match (&away.by, self.queue) {
+            (By::Queue, Some(queue)) => queue.renounce(away.number),
+            // With the last one, the connection ends.
+            (By::Passport(passport), _) if Arc::strong_count(passport) > 1 => {
+                passport.0.release(away.number)
+            }
+            _ => Ok(()),
+        };
+        released.unwrap_or_else(|error| log::note(format_args!("close: {error}")));
+    }
+}
+
+impl Stream {
+    /// A connected stream that is away.
+    pub(crate) fn away(remote: std::net::SocketAddr, away: Away) -> Stream {
+        Stream { away: Some(away), ..Stream::without_queue(remote) }
+    }
+
+    fn is_connected(&self) -> bool {
+        self.away.is_some() || self.stream.is_some() && self.phase == Phase::Connected
+    }
+
+    /// Octets of the first buffer that were read are consumed.
+    pub(crate) fn settle_read(&mut self) {
+        if self.offset > 0
+            && let Some(first) = self.received.front_mut()
+        {
+            first.advance(self.offset);
+            self.offset = 0;
+        }
+    }
+
+    /// Another process may have the stream from now on; what was not read comes again with it.
+    pub(crate) fn go_away(&mut self, away: Away) {
+        self.received.clear();
+        (self.stream, self.offset, self.phase) = (None, 0, Phase::Connected);
+        (self.finished, self.blocked) = (false, false);
+        self.away = Some(away);
+    }
+}
