@@ -67,7 +67,7 @@ fn dropped(reading: &Reading) -> Option<DropCounter> {
 /// Packets that were dropped at no node, if this counter counts some.
 fn unhanded(reading: &Reading) -> Option<DropCounter> {
     let (node, reason) = match &*reading.label {
-        "relay_full" => ("(between workers)", "ring to the worker that serves the link is full"),
+        "relay_full" => ("(between workers)", "queue to the link is full at the worker that serves it"),
         "unclaimed" => ("(no node)", "no node took the packet, and no port says why"),
         _ => return None,
     };
@@ -180,8 +180,8 @@ mod tests {
     fn drops_have_a_reason_and_none_is_shown_that_did_not_happen() {
         let drops = nodes(&[worker(1)]).drops;
         let shown: Vec<_> = drops.iter().map(|d| (d.reason.as_str(), d.packets)).collect();
-        let ring = "ring to the worker that serves the link is full";
-        assert_eq!(shown, [(ring, 1), ("too short", 3), ("queue of tasks is full", 2)]);
+        let relayed = "queue to the link is full at the worker that serves it";
+        assert_eq!(shown, [(relayed, 1), ("too short", 3), ("queue of tasks is full", 2)]);
         assert_eq!(drops[2].port.as_deref(), Some("reply"));
     }
 
