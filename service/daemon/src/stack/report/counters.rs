@@ -67,7 +67,9 @@ fn dropped(reading: &Reading) -> Option<DropCounter> {
 /// Packets that were dropped at no node, if this counter counts some.
 fn unhanded(reading: &Reading) -> Option<DropCounter> {
     let (node, reason) = match &*reading.label {
-        "relay_full" => ("(between workers)", "queue to the link is full at the worker that serves it"),
+        "relay_full" => {
+            ("(between workers)", "queue to the link is full at the worker that serves it")
+        }
         "unclaimed" => ("(no node)", "no node took the packet, and no port says why"),
         _ => return None,
     };
