@@ -49,6 +49,8 @@ pub(super) struct ConnectionMover {
     asked: Option<(FlowLists, Instant)>,
     /// The listed connections, until those filters have changed.
     listed: Vec<(u16, FlowEnds)>,
+    /// The last change failed: it is made again, and nothing tells what it is about.
+    has_failed: bool,
     /// Connections whose filters are about to change.
     moving: Option<FlowMoves>,
 }
@@ -65,6 +67,7 @@ impl ConnectionMover {
             present: Filters::default(),
             asked: None,
             listed: Vec::new(),
+            has_failed: false,
             moving: None,
         }
     }
@@ -72,7 +75,8 @@ impl ConnectionMover {
     /// Filters will change, these among them. If some take many connections, workers list theirs: `false` until
     /// they have, or are late.
     pub(super) fn expect(&mut self, nic: &Nic, changing: &[(usize, Rule)]) -> bool {
-        if !changing.iter().any(|(table, rule)| Filters::is_wide(nic, *table, rule)) {
+        let is_wide = |(table, rule): &(usize, Rule)| Filters::is_wide(nic, *table, rule);
+        if !self.has_failed && !changing.iter().any(is_wide) {
             self.asked = None;
             return true;
         }
@@ -117,12 +121,19 @@ impl ConnectionMover {
     /// The filters are these now.
     pub(super) fn finish(&mut self, nic: &Nic, present: &Configuration) {
         self.present = Filters::of(nic, present);
+        self.has_failed = false;
         self.let_go();
     }
 
     /// The filters may be either. Connections go where they were to go, and back to where their segments
     /// arrive.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn fail(&mut self) {
+        self.has_failed = true;
+        self.let_go();
+    }
+
+    /// The state of connections on their way goes as soon as their workers have run what has arrived.
+    fn let_go(&mut self) {
         self.listed = Vec::new();
         if let Some(moving) = self.moving.take() {
             moving.redirected();

@@ -79,7 +79,7 @@ impl Receivers for WorkerReceivers {
     }
 
     fn abandon(&mut self) {
-        self.connections.let_go();
+        self.connections.fail();
         if let Some(next) = self.next.take() {
             self.present = either(&self.present, &next);
         }
