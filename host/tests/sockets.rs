@@ -182,6 +182,41 @@ fn conflicts_name_the_holder_and_ports_are_free_again_when_it_is_gone() {
 }
 
 #[test]
+fn a_socket_spans_queues_and_each_flow_stays_with_one() {
+    const FLOWS: u16 = 64;
+    let mut bench = bench("span", 1);
+    let queues = [bench.connect(), bench.connect()];
+    for queue in &queues {
+        queue.bind_udp_shared("0.0.0.0:53".parse().unwrap(), Share::ByFlow).unwrap();
+    }
+    let mut owners: Vec<Option<usize>> = vec![None; FLOWS.into()];
+    for round in 0..3 {
+        for flow in 0..FLOWS {
+            bench.send(&udp(4000 + flow, 53, &flow.to_be_bytes()));
+            let since = Instant::now();
+            let at = loop {
+                assert!(since.elapsed() < PATIENCE, "flow {flow} was lost");
+                // Frames that were read serve the next datagrams.
+                queues.iter().for_each(|queue| queue.commit().unwrap());
+                let heard = |queue: &AppQueue| match queue.next().unwrap() {
+                    Some(Event::Datagram(datagram)) => Some(datagram.to_vec()),
+                    _ => None,
+                };
+                let found = queues.iter().map(heard).enumerate().find_map(|(at, o)| Some((at, o?)));
+                if let Some((at, octets)) = found {
+                    assert_eq!(octets, flow.to_be_bytes(), "once, and in order");
+                    break at;
+                }
+                std::thread::yield_now();
+            };
+            let owner = owners[usize::from(flow)].get_or_insert(at);
+            assert_eq!(*owner, at, "flow {flow} in round {round}");
+        }
+    }
+    assert!(owners.contains(&Some(0)) && owners.contains(&Some(1)), "{owners:?}");
+}
+
+#[test]
 fn ten_thousand_sockets_are_opened_and_gone_with_their_queue() {
     let mut bench = bench("many", 1);
     let queue = bench.connect();

@@ -147,6 +147,40 @@ fn a_program_accepts_streams_of_the_kernel() {
     assert_eq!(server.unwrap().join().unwrap(), 25);
 }
 
+#[test]
+fn a_listener_spans_queues_which_take_turns() {
+    require_net_admin!();
+    let net = net();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (open, opened) = std::sync::mpsc::channel();
+    let asked = Arc::clone(&stop);
+    let servers = net.left.spawn("servers", move || {
+        let stack = stack();
+        let serve = |_| {
+            let (stack, asked, open) = (stack.clone(), Arc::clone(&asked), open.clone());
+            std::thread::spawn(move || {
+                let queue = stack.queue().unwrap();
+                queue.listen_tcp(format!("0.0.0.0:{PORT}").parse().unwrap(), 128, true).unwrap();
+                open.send(()).unwrap();
+                echo(&queue, &asked)
+            })
+        };
+        let threads: Vec<_> = (0..2).map(serve).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<usize>>()
+    });
+    (0..2).for_each(|_| opened.recv().unwrap());
+    let many: Vec<_> = (0..20)
+        .map(|number| {
+            let stream = client(&net);
+            std::thread::spawn(move || echoed(stream, 1000 * number))
+        })
+        .collect();
+    many.into_iter().for_each(|thread| thread.join().unwrap());
+    stop.store(true, Ordering::Relaxed);
+    let served = servers.unwrap().join().unwrap();
+    assert!(served.iter().sum::<usize>() == 20 && !served.contains(&0), "{served:?}");
+}
+
 /// A listener of the kernel's at the other end, and its address.
 fn kernels_listener(net: &Fixture) -> (TcpListener, std::net::SocketAddr) {
     let listener = net.right.run(|| TcpListener::bind(("0.0.0.0", PORT))).unwrap();

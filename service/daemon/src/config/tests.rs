@@ -93,6 +93,13 @@ fn what_a_device_shared_by_port_has_is_the_kernels_business() {
 }
 
 #[test]
+fn applications_are_not_served_where_the_kernel_has_the_addresses() {
+    let complaint = complaint("apps = \"/run/apps\"\ndev = \"eth0\"\nshare = \"ports\"\n");
+    assert!(complaint.contains("weever.toml:1:") && complaint.contains("eth0"), "{complaint}");
+    assert!(complaint.contains("use `share = \"address\"`"), "{complaint}");
+}
+
+#[test]
 fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
     let complaint = complaint_after_good("gatway = \"192.0.2.1\"\n");
     assert_eq!(complaint, "weever.toml:3:1: unknown key `gatway`; did you mean `gateway`?");
