@@ -115,8 +115,7 @@ fn contenders() -> Result<Vec<Contender>, BenchError> {
         for (what, service) in [("host graph", Service::Discard), ("UDP echo", Service::Echo)] {
             all.push(Contender::serving(format!("{what}, batch {batch}"), service, batch)?);
         }
-        let name = format!("split graph, batch {batch}");
-        all.push(Contender::graph(name, split()?, HOST_SOURCE, batch)?);
+        all.push(Contender::split(batch)?);
         let name = format!("simplified graph, batch {batch}");
         all.push(Contender::graph(name, simplified()?, HOST_SOURCE, batch)?);
         for blocks in CHAINS {
@@ -182,6 +181,11 @@ impl Contender {
         let graph = host(&HostConfig::serving(service, PORT));
         let graph = graph.map_err(BenchError::of("host graph"))?;
         Contender::graph(name, graph, HOST_SOURCE, batch)
+    }
+
+    /// The host's graph with a counter and a capture in its receive path.
+    pub(crate) fn split(batch: usize) -> Result<Contender, BenchError> {
+        Contender::graph(format!("split graph, batch {batch}"), split()?, HOST_SOURCE, batch)
     }
 
     fn graph(

@@ -48,9 +48,10 @@ struct Scenario {
     prepare: fn() -> Result<Work, BenchError>,
 }
 
-const SCENARIOS: [Scenario; 15] = [
+const SCENARIOS: [Scenario; 16] = [
     Scenario { name: "receive-1", unit: "packet", prepare: || packets(Service::Discard, 1) },
     Scenario { name: "receive-64", unit: "packet", prepare: || packets(Service::Discard, 64) },
+    Scenario { name: "split-64", unit: "packet", prepare: || through(Contender::split(64)?, 64) },
     Scenario { name: "echo-1", unit: "packet", prepare: || packets(Service::Echo, 1) },
     Scenario { name: "echo-64", unit: "packet", prepare: || packets(Service::Echo, 64) },
     Scenario { name: "forward-1", unit: "packet", prepare: || forwarding(1) },
@@ -125,7 +126,11 @@ fn requests(mut exchange: impl Exchange + 'static, batch: usize) -> Result<Work,
 
 /// Packets to a socket of the host's graph, and back if the service answers.
 fn packets(service: Service, batch: usize) -> Result<Work, BenchError> {
-    let mut contender = Contender::serving(String::new(), service, batch)?;
+    through(Contender::serving(String::new(), service, batch)?, batch)
+}
+
+/// Packets through a graph in batches.
+fn through(mut contender: Contender, batch: usize) -> Result<Work, BenchError> {
     let mut burst = Burst::new();
     warmed(Box::new(move || {
         let mut packets = 0;

@@ -45,6 +45,23 @@ impl BlockType {
         }
     }
 
+    /// Whether its blocks pass every task on by their only port, and leave packets as they are, for the sake of a
+    /// state: counters, captures. A run may pass such a node: it sees packets when they are some nodes further.
+    pub const fn is_observer(&self) -> bool {
+        let more = Effects::WRITES
+            .union(Effects::MOVES_HEAD)
+            .union(Effects::CONSUMES)
+            .union(Effects::BLOCKS)
+            .union(Effects::MARKS);
+        let anywhere = matches!(self.state, StateKind::None | StateKind::Replicated);
+        self.ports.len() == 1
+            && self.spawns.is_empty()
+            && self.notifies.is_empty()
+            && self.effects.contains(Effects::STATEFUL)
+            && !self.effects.intersects(more)
+            && anywhere
+    }
+
     /// A type with the ports `false` and `true` whose blocks only read packets.
     pub const fn validator(
         name: &'static str,

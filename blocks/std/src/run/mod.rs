@@ -8,8 +8,9 @@
 //!
 //! The result is a tree of looks at a packet; each leaf is a way, that is the nodes passed with their ports.
 //! A node can be passed if its text says all that it does (`BY_PREDICATE`), or if its block is listed in
-//! `rules` with the metadata that it records. Every other node is where the way ends: a counter, a capture
-//! or a NAT splits a run, and the next one begins behind it.
+//! `rules` with the metadata that it records. One that only looks at packets is passed, too, and the engine has it
+//! look at those that passed it. Every other node is where the way ends: a NAT splits a run, and the next one
+//! begins behind it.
 
 mod acts;
 mod facts;
@@ -20,7 +21,7 @@ mod tiles;
 
 use std::sync::Arc;
 
-use weever_block::{CompiledRun, RunCompiler, RunStart};
+use weever_block::{BlockType, CompiledRun, NodeWay, RunCompiler, RunStart};
 
 use plan::Planner;
 use program::Program;
@@ -37,7 +38,9 @@ impl RunCompiler for Compiler {
     fn compile(&self, start: &RunStart<'_>) -> Option<CompiledRun> {
         let tree = Planner::new(start)?.plan()?;
         let (program, ways) = Program::of(tree);
-        let longest = ways.iter().map(Vec::len).max()?;
+        let tested = |node| !(start.type_of)(node).is_some_and(BlockType::is_observer);
+        let passed = |way: &NodeWay| way.iter().filter(|(node, _)| tested(*node)).count();
+        let longest = ways.iter().map(passed).max()?;
         (longest >= MIN_NODES).then(|| CompiledRun { ways, program: Arc::new(program) })
     }
 

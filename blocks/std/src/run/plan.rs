@@ -65,6 +65,8 @@ struct Place {
     ahead: BTreeSet<usize>,
     /// The nodes at which the way ends.
     ends: BTreeSet<usize>,
+    /// An observer was passed, which must see packets before acts change them.
+    observed: bool,
     /// Acts have changed the packet: every test to come must leave it a way that ends there.
     acted: bool,
 }
@@ -166,6 +168,7 @@ impl<'a> Planner<'a> {
         let id = self.start.order[turn];
         place.ahead.len() == 1
             && place.ends.is_empty()
+            && !place.observed
             && (self.start.type_of)(id).is_some_and(has_act)
             && is_plain(self.start.graph.node(id))
     }
@@ -250,6 +253,7 @@ impl<'a> Planner<'a> {
                 continue;
             };
             place.ahead.remove(&turn);
+            place.observed |= (self.start.type_of)(id).is_some_and(BlockType::is_observer);
             place.left_by.insert(id, port as u32);
             let targets = node.ports[port].targets.iter();
             place.ahead.extend(targets.map(|target| self.turns[target.index()]));

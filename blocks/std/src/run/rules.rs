@@ -64,6 +64,9 @@ pub(super) fn is_plain(node: &Node) -> bool {
 /// The metadata that a node records of packets that it lets through, if a run may pass it. A node with a parameter of
 /// its own does something else than its text says, and so does a block that took the place of one here.
 pub(super) fn recorded(node: &Node, block_type: &'static BlockType) -> Option<u8> {
+    if block_type.is_observer() {
+        return Some(0);
+    }
     if !is_plain(node) {
         return None;
     }

@@ -1,7 +1,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use proptest::prelude::*;
-use weever_block::{Env, Registry};
+use weever_block::{Block, BlockType, Burst, Cx, Env, MARKS, Mask, PortDoc, Ports, Registry};
 use weever_engine::{Limits, Reading, Schedule};
 use weever_graph::{Graph, Node, NodeId, NodeKind, Port, verify};
 use weever_models::{HostConfig, Service, host};
@@ -34,21 +34,42 @@ fn the_host_graph_has_every_way() {
     assert_eq!(listed, [("RxL2EtherClassified", "Receive", RECEIVE.ways.len())]);
 }
 
-/// The same types without the shortcut, whose place compiled runs take.
-fn compiled() -> Registry {
-    registry().without_shortcuts().with_compiler(&run::Compiler)
+/// A block that no run may pass: it says that it records metadata.
+static MARKER: BlockType = BlockType {
+    effects: MARKS,
+    ..BlockType::new("Marker", "Passes.", &[PortDoc { name: "out", doc: "all" }], |_| {
+        Ok(Box::new(Marker))
+    })
+};
+
+struct Marker;
+
+impl Block for Marker {
+    fn run(&mut self, _: &mut Cx<'_>, _: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        ports.enable(0, input);
+    }
 }
 
-/// A node that counts, in front of another.
-fn spliced(mut graph: Graph, before: &[&str]) -> Graph {
+/// The types of blocks with [`MARKER`].
+fn types() -> Registry {
+    registry().with(&[&MARKER])
+}
+
+/// The same types without the shortcut, whose place compiled runs take.
+fn compiled() -> Registry {
+    types().without_shortcuts().with_compiler(&run::Compiler)
+}
+
+/// A node of this type in front of each of these.
+fn spliced(mut graph: Graph, implementation: &str, before: &[&str]) -> Graph {
     for name in before {
         let target = graph.find(name).unwrap_or_else(|| panic!("no node {name}"));
-        let mut counter = Node::new(format!("Count{name}"), NodeKind::Function);
-        counter.implementation = Some("Counter".into());
+        let mut added = Node::new(format!("Before{name}"), NodeKind::Function);
+        added.implementation = Some(implementation.into());
         let out = Port { name: "out".into(), targets: vec![target], ..Port::default() };
-        counter.ports.push(out);
+        added.ports.push(out);
         let ids: Vec<NodeId> = graph.iter().map(|(id, _)| id).collect();
-        let added = graph.add(counter);
+        let added = graph.add(added);
         for id in ids {
             let ports = graph.node_mut(id).ports.iter_mut();
             let targets = ports.flat_map(|port| &mut port.targets);
@@ -74,7 +95,10 @@ fn the_receive_side_is_compiled_into_runs() {
     let first = |name: &str, ways| (name.to_owned(), ways);
     // Of both families UDP, ICMP echo, TCP and forwarded packets, and neighbour discovery by its two checks.
     assert!(whole.contains(&first("RxL2EtherClassified", 11)), "{whole:?}");
-    let split = runs(spliced(graph(), &["RxL3IPv4ValidHeaderLength", "RxL4UDPValidHeaderLength"]));
+    let between = ["RxL3IPv4ValidHeaderLength", "RxL4UDPValidHeaderLength"];
+    let counted = runs(spliced(graph(), "Counter", &between));
+    assert!(counted.contains(&first("RxL2EtherClassified", 11)), "{counted:?}");
+    let split = runs(spliced(graph(), "Marker", &between));
     for (name, ways) in [
         ("RxL2EtherClassified", 8),
         ("RxL3IPv4ValidHeaderLength", 4),
@@ -98,7 +122,7 @@ fn the_way_out_is_compiled_into_runs() {
     ] {
         assert!(whole.iter().any(|(name, _)| name == start), "{start} in {whole:?}");
     }
-    let split = runs(spliced(graph(), &["TxL3IPv4FillHeader", "TxQueue"]));
+    let split = runs(spliced(graph(), "Marker", &["TxL3IPv4FillHeader", "TxQueue"]));
     for start in ["TxL4UDPInitiateResponse", "TxL3IPv4FillHeader"] {
         assert!(split.iter().any(|(name, _)| name == start), "{start} in {split:?}");
     }
@@ -219,13 +243,14 @@ proptest! {
         resolved in prop::bool::weighted(0.8),
         batch in prop_oneof![Just(1usize), Just(64)],
         shortcut in any::<bool>(),
+        kind in prop::sample::select(vec!["Counter", "Marker"]),
         splits in prop::sample::subsequence(SPLITS.to_vec(), 0..4),
     ) {
         let flags = if partial { Flags::MAY_BE_PARTIAL } else { Flags::NONE };
-        let graph = spliced(graph(), &splits);
-        let all = if shortcut { registry() } else { compiled() };
+        let graph = spliced(graph(), kind, &splits);
+        let all = if shortcut { types() } else { compiled() };
         let (sent, counted) = run(graph.clone(), &all, forwarding, (flags, resolved), &frames, batch);
-        let plain = registry().without_shortcuts();
+        let plain = types().without_shortcuts();
         let (expected, counts) = run(graph, &plain, forwarding, (flags, resolved), &frames, batch);
         prop_assert_eq!(sent, expected);
         for (ours, theirs) in counted.iter().zip(&counts) {

@@ -149,6 +149,9 @@ impl Walk<'_> {
         let ways = &code.ways[span(&code.shortcuts[shortcut as usize].ways)];
         let way = ways.get(self.state.ways.only(tasks)?)?.as_ref()?;
         let (next, counter) = way.whole?;
+        if !self.observe(code, way, tasks) {
+            return None;
+        }
         self.state.ways.clear();
         self.runtime.counters.add(counter, u64::from(tasks.count_ones()));
         #[cfg(test)]

@@ -313,6 +313,7 @@ impl Walk<'_> {
             // The packets of a way that the graph does not have go from node to node.
             if let Some(Some(plan)) = plans.get(way)
                 && tasks != 0
+                && self.observe(code, plan, tasks)
             {
                 left &= !tasks;
                 pass(code, plan, tasks, &mut self.state.masks);
@@ -323,6 +324,42 @@ impl Walk<'_> {
             }
         }
         input & !left
+    }
+}
+
+impl Walk<'_> {
+    /// Has the observers on a way look at its tasks. If one is quarantined, none looks: false, and the tasks go from
+    /// node to node, to where they are lost.
+    #[inline]
+    pub(super) fn observe(&mut self, code: &EntryCode, way: &WayPlan, tasks: Mask) -> bool {
+        let observers = &code.observers[span(&way.observers)];
+        observers.is_empty() || self.look(code, observers, tasks)
+    }
+
+    #[inline(never)]
+    fn look(&mut self, code: &EntryCode, observers: &[u32], tasks: Mask) -> bool {
+        let steps = || observers.iter().map(|step| &code.steps[*step as usize]);
+        if steps().any(|step| self.blocks[step.node as usize].is_none()) {
+            return false;
+        }
+        for step in steps() {
+            let Some(block) = &mut self.blocks[step.node as usize] else { continue };
+            self.state.running = step.node;
+            let Runtime { pool, worker, outboxes, .. } = &mut *self.runtime;
+            let cx = Cx::new(self.now, pool, &mut self.state.requests);
+            let mut out = [0];
+            let mut cx = cx.on_worker(*worker).before(outboxes);
+            block.run(&mut cx, self.burst, tasks, &mut Ports::new(&mut out));
+            #[cfg(debug_assertions)]
+            (self.state.running = NO_NODE);
+            let claimed = if self.state.requests.is_empty() { 0 } else { self.drain(step, tasks) };
+            debug_assert!(
+                out == [tasks] && claimed == 0,
+                "block of node {}: its type says that it only looks at packets",
+                self.program.nodes[step.node as usize].name,
+            );
+        }
+        true
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) struct EntryBuilder<'a> {
     pub(super) runs: &'a mut Runs,
     /// The nodes that packets pass on a way.
     pub(super) covered: BTreeSet<NodeId>,
+    /// The nodes at which ways with observers end. What comes there may be what no way takes past them.
+    pub(super) resumed: BTreeSet<NodeId>,
     pub(super) code: EntryCode,
     /// By way, the counters of the steps inside it.
     pub(super) way_counters: Vec<Box<[Counter]>>,

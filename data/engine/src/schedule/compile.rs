@@ -106,6 +106,7 @@ impl CompiledGraph {
                     shortcut_sources: &mut program.shortcuts,
                     runs: &mut runs,
                     covered: BTreeSet::new(),
+                    resumed: BTreeSet::new(),
                     code: EntryCode::none(),
                     way_counters: Vec::new(),
                 };

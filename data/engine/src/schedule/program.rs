@@ -183,6 +183,8 @@ pub(crate) struct WayPlan {
     pub(crate) ending: Range<u32>,
     /// The steps that come next.
     pub(crate) ends: Range<u32>,
+    /// The steps inside that only look at packets, and must see those of the way.
+    pub(crate) observers: Range<u32>,
     /// The step that comes next, if there is no other and it needs no masks of steps at the border, and the
     /// counter of tasks for all steps of the way.
     pub(crate) whole: Option<(u32, Counter)>,
@@ -204,6 +206,7 @@ pub(crate) struct EntryCode {
     pub(crate) ways: Vec<Option<WayPlan>>,
     pub(crate) way_slots: Vec<u32>,
     pub(crate) way_steps: Vec<Steps>,
+    pub(crate) observers: Vec<u32>,
     pub(crate) way_counters: Arc<WayCounters>,
     /// How many mask slots it uses.
     pub(crate) slots: u32,

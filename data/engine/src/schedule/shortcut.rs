@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use weever_block::{MAX_WAYS, NodeWay, RunStart, WORKER, Way};
+use weever_block::{BlockType, MAX_WAYS, NodeWay, RunStart, WORKER, Way};
 use weever_graph::{Attr, ENDS, NodeId, NodeKind, Op};
 
 use super::builder::{EntryBuilder, EntrySlots, append};
@@ -40,7 +40,7 @@ impl EntryBuilder<'_> {
                 return Some(self.add_shortcut(number, start, &ways, (order, layout)));
             }
         }
-        if self.covered.contains(&start) {
+        if self.covered.contains(&start) && !self.resumed.contains(&start) {
             return None;
         }
         let (number, ways) = self.run(start)?;
@@ -120,6 +120,11 @@ impl EntryBuilder<'_> {
     ) -> u32 {
         let passed = ways.iter().flatten().flat_map(|way| way.left_by.keys());
         self.covered.extend(passed);
+        for way in ways.iter().flatten() {
+            if way.left_by.keys().any(|node| self.is_observer(*node)) {
+                self.resumed.extend(&way.ends);
+            }
+        }
         let ways: Vec<_> = ways
             .iter()
             .map(|way| way.as_ref().map(|w| self.way(w, start, order, layout)))
@@ -129,6 +134,10 @@ impl EntryBuilder<'_> {
         let ways = first..self.code.ways.len() as u32;
         self.code.shortcuts.push(ShortcutPlan { number, ways });
         self.code.shortcuts.len() as u32 - 1
+    }
+
+    fn is_observer(&self, id: NodeId) -> bool {
+        self.nodes[id.index()].block_type.is_some_and(BlockType::is_observer)
     }
 
     /// Follows a way of types from `start`; `None`: the graph does not have it.
@@ -249,6 +258,11 @@ impl EntryBuilder<'_> {
             self.way_counters.push(counters.into());
             (layout.step_of[node.index()], Counter::at(self.way_counters.len() - 1))
         });
+        let observers = order
+            .iter()
+            .filter(|id| walked.left_by.contains_key(id) && self.is_observer(**id))
+            .map(|id| layout.step_of[id.index()]);
+        let observers: Vec<u32> = observers.collect();
         WayPlan {
             counter,
             whole,
@@ -256,6 +270,7 @@ impl EntryBuilder<'_> {
             passed: self.steps_of(border.iter().copied(), layout),
             ending: self.steps_of(ending.into_iter(), layout),
             ends: self.steps_of(walked.ends.iter().copied(), layout),
+            observers: append(&mut self.code.observers, &observers),
         }
     }
 

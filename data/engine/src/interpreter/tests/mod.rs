@@ -3,6 +3,7 @@
 mod change;
 mod deadlines;
 mod faults;
+mod observers;
 mod property;
 mod script;
 mod semantics;
