@@ -345,10 +345,11 @@ impl Walk<'_> {
         for step in steps() {
             let Some(block) = &mut self.blocks[step.node as usize] else { continue };
             self.state.running = step.node;
-            let Runtime { pool, worker, outboxes, .. } = &mut *self.runtime;
+            let Runtime { pool, worker, outboxes, delayed, .. } = &mut *self.runtime;
+            let room = Room { outboxes, delayed };
             let cx = Cx::new(self.now, pool, &mut self.state.requests);
             let mut out = [0];
-            let mut cx = cx.on_worker(*worker).before(outboxes);
+            let mut cx = cx.on_worker(*worker).before(&room);
             block.run(&mut cx, self.burst, tasks, &mut Ports::new(&mut out));
             #[cfg(debug_assertions)]
             (self.state.running = NO_NODE);

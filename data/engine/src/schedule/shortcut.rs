@@ -23,8 +23,9 @@ struct Walked {
 }
 
 impl EntryBuilder<'_> {
-    /// The shortcut that is tried at a node, as an index into the entry's shortcuts: the first listed one that
-    /// has a way there, else the run that begins there, if no packet takes another one past it.
+    /// The shortcut that is tried at a node, as an index into the entry's shortcuts: the first listed one that has
+    /// all its ways there (without a compiler, one of them), else the run that begins there, if no packet takes another
+    /// one past it.
     pub(super) fn shortcut(
         &mut self,
         start: NodeId,
@@ -35,7 +36,9 @@ impl EntryBuilder<'_> {
         for shortcut in self.shortcuts.iter().filter(|s| s.start() == Some(name)) {
             let ways = shortcut.ways.iter().take(MAX_WAYS);
             let ways: Vec<_> = ways.map(|way| self.follow_types(way, start, order)).collect();
-            if ways.iter().any(Option::is_some) {
+            let there = ways.iter().filter(|way| way.is_some()).count();
+            let least = if self.compiler.is_some() { ways.len() } else { 1 };
+            if there >= least {
                 let number = self.number(start, ShortcutKind::Listed(shortcut));
                 return Some(self.add_shortcut(number, start, &ways, (order, layout)));
             }
