@@ -242,7 +242,7 @@ impl Publisher {
         let cells = updates.iter().map(|update| update.cells.clone()).collect();
         on_success();
         let team = Pausing { handles: &self.handles, quiet: &self.quiet, longest: self.pause };
-        let reroute = Reroute::begin(team, &running.plans, &plans, &idps);
+        let reroute = Reroute::begin(team, running, &plans, &idps);
         let now = Running { logical: next.logical, plans, idps, slots, cells, epoch };
         *lock(&self.running) = Arc::new(now);
         self.publish(epoch, updates);

@@ -1,8 +1,9 @@
 //! Changes after which packets of flows take other ways between workers: a worker gets a node with state of
 //! flows, or has it no longer.
 //!
-//! Before, no further moves begin, and those that are open come to their end. Then the workers pause
-//! ([`Quiet`]) until no packet is under way between them, switch, hand the flows of the node over, and go on. So
+//! Before, workers that lose the node give their flows away, a bounded number in each turn; no further moves
+//! begin, and those that are open come to their end. Then the workers pause
+//! ([`Quiet`]) until no packet is under way between them, switch, hand over what flows have come since, and go on. So
 //! packets that took the old way are not overtaken. All of it has a bound in time; after that the change goes
 //! on, nothing is lost, and packets may be out of order. So they may be where workers have no threads.
 //!
@@ -14,12 +15,16 @@ use std::time::{Duration, Instant};
 
 use weever_block::FlowOwners;
 
-use super::partition::WorkerHandle;
+use super::partition::{Running, WorkerHandle};
+use crate::moves::{FlowOrder, MoveOrder};
 use crate::quiet::Quiet;
-use crate::schedule::{CompiledGraph, Idps};
+use crate::schedule::{CompiledGraph, Idps, NodeRef};
 
 /// How long open moves may take to come to their end, in which packets are received.
 const MOVES_PATIENCE: Duration = Duration::from_millis(100);
+
+/// What each flow of a worker that loses its node may take in addition.
+const PER_FLOW: Duration = Duration::from_micros(10);
 
 /// The time between two looks at the workers. A turn takes microseconds.
 const LOOK_EVERY: Duration = Duration::from_micros(20);
@@ -29,6 +34,15 @@ struct Rerouted {
     owners: Arc<FlowOwners>,
     /// The workers that will have the node.
     takers: Vec<bool>,
+    at: NodeRef,
+    /// The workers that lose the node, each with the one that has it from then on.
+    losers: Vec<(u16, u16)>,
+}
+
+impl Rerouted {
+    fn takes(&self, worker: u16) -> bool {
+        self.takers.get(usize::from(worker)) == Some(&true)
+    }
 }
 
 /// The workers, and how they pause.
@@ -58,21 +72,53 @@ impl<'a> Reroute<'a> {
     /// way, with a bound.
     pub(super) fn begin(
         team: Pausing<'a>,
-        old: &[Arc<CompiledGraph>],
+        running: &Running,
         new: &[Arc<CompiledGraph>],
         idps: &Idps,
     ) -> Reroute<'a> {
-        let nodes = rerouted(old, new, idps);
+        let nodes = rerouted(running, new, idps);
         let mut reroute = Reroute { team, nodes, until: None };
         let runs = reroute.team.handles.iter().all(|handle| handle.mailbox.runs());
         if reroute.nodes.is_empty() || reroute.team.handles.len() < 2 {
             return reroute;
         }
-        reroute.nodes.iter().for_each(|node| node.owners.limit_moves(|_| false));
+        reroute.limit_moves();
         if runs {
+            reroute.clear_losers();
+            reroute.nodes.iter().for_each(|node| node.owners.limit_moves(|_| false));
             reroute.pause();
         }
         reroute
+    }
+
+    fn limit_moves(&self) {
+        self.nodes.iter().for_each(|node| node.owners.limit_moves(|worker| node.takes(worker)));
+    }
+
+    /// Has the workers that lose a node give their flows away, before the change.
+    fn clear_losers(&self) {
+        let mut orders = Vec::new();
+        for (node, (loser, home)) in
+            self.nodes.iter().flat_map(|node| node.losers.iter().map(move |l| (node, *l)))
+        {
+            let moves: Vec<_> =
+                node.owners.of_worker(loser).into_iter().map(|key| (key, home)).collect();
+            if moves.is_empty() {
+                continue;
+            }
+            let order = Arc::new(MoveOrder::new(node.at, moves));
+            order.redirect();
+            let handle = &self.team.handles[usize::from(loser)];
+            handle.moves.put(FlowOrder::Move(order.clone()));
+            handle.waker.wake();
+            orders.push(order);
+        }
+        let flows: usize = orders.iter().map(|order| order.moves.len()).sum();
+        let longest = MOVES_PATIENCE.max(self.team.longest) + PER_FLOW * flows as u32;
+        let until = Instant::now() + longest;
+        for order in orders {
+            order.wait(until);
+        }
     }
 
     fn has_moves(&self) -> bool {
@@ -123,9 +169,7 @@ impl<'a> Reroute<'a> {
 
 impl Drop for Reroute<'_> {
     fn drop(&mut self) {
-        for Rerouted { owners, takers } in &self.nodes {
-            owners.limit_moves(|worker| takers.get(usize::from(worker)) == Some(&true));
-        }
+        self.limit_moves();
         if self.until.is_some() {
             self.team.quiet.end();
             self.team.wake();
@@ -134,8 +178,8 @@ impl Drop for Reroute<'_> {
 }
 
 /// The nodes with state of flows that some worker gets, or has no longer.
-fn rerouted(old: &[Arc<CompiledGraph>], new: &[Arc<CompiledGraph>], idps: &Idps) -> Vec<Rerouted> {
-    let before: Vec<_> = old.iter().map(|plan| sharded(plan)).collect();
+fn rerouted(running: &Running, new: &[Arc<CompiledGraph>], idps: &Idps) -> Vec<Rerouted> {
+    let before: Vec<_> = running.plans.iter().map(|plan| sharded(plan)).collect();
     let after: Vec<_> = new.iter().map(|plan| sharded(plan)).collect();
     let mut names: Vec<&str> = before.iter().chain(&after).flatten().copied().collect();
     names.sort_unstable();
@@ -145,8 +189,16 @@ fn rerouted(old: &[Arc<CompiledGraph>], new: &[Arc<CompiledGraph>], idps: &Idps)
         workers.any(|(before, after)| before.contains(name) != after.contains(name))
     };
     let node = |name: &str| {
+        let owners = idps.owners(name)?.clone();
+        let entry = new[0].start_of(name)?;
+        let at = NodeRef { entry, idp: idps.get(name)?, epoch: running.epoch };
         let takers = after.iter().map(|after| after.contains(name)).collect();
-        Some(Rerouted { owners: idps.owners(name)?.clone(), takers })
+        let workers = (0..).zip(before.iter().zip(&after));
+        let loses =
+            workers.filter(|(_, (before, after))| before.contains(name) && !after.contains(name));
+        let home = |worker: u16| new[usize::from(worker)].program.home(entry);
+        let losers = loses.filter_map(|(worker, _)| Some((worker, home(worker)?))).collect();
+        Some(Rerouted { owners, takers, at, losers })
     };
     names.into_iter().filter(changes).filter_map(node).collect()
 }

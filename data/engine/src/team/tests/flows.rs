@@ -3,7 +3,7 @@
 
 use weever_graph::Verified;
 
-use super::sequence::{FLOW, PINNED, counts, key, sequence, team};
+use super::sequence::{FLOW, PINNED, counts, fit, key, team, with_entrance};
 use super::*;
 use crate::moves::ListedFlows;
 
@@ -35,25 +35,6 @@ fn act() -> impl Strategy<Value = Act> {
         1 => any::<u8>().prop_map(Act::Fit),
         4 => any::<u8>().prop_map(Act::Turns),
     ]
-}
-
-/// Has workers run other parts of the graph. They have turns meanwhile, as they would on threads.
-fn fit(team: &mut Team, part: Arc<crate::Fit>, now: &mut u64) {
-    let runs = |workers: &mut [Worker], runs| {
-        workers.iter_mut().for_each(|worker| worker.join_team().set_runs(runs));
-    };
-    runs(&mut team.workers, true);
-    let (publisher, workers) = (team.publisher.clone(), &mut team.workers);
-    std::thread::scope(|scope| {
-        let fit = scope.spawn(|| publisher.fit(Some(part)).map(|_| ()));
-        while !fit.is_finished() {
-            *now += 1;
-            workers.iter_mut().for_each(|worker| drop(worker.turn(*now)));
-            std::thread::yield_now();
-        }
-        fit.join().expect("it does not panic").expect("a part without `Seq`");
-    });
-    runs(&mut team.workers, false);
 }
 
 proptest! {
@@ -116,7 +97,7 @@ proptest! {
                     lacking = workers;
                     let part: Arc<crate::Fit> =
                         Arc::new(move |_, worker| lacks(worker).then(|| with_entrance(false)));
-                    fit(&mut b.team, part, &mut now);
+                    fit(&mut b.team, part, &mut now, || ());
                 }
                 Act::Turns(workers) => {
                     for worker in (0..WORKERS).filter(|worker| workers >> worker & 1 == 1) {
@@ -355,40 +336,6 @@ fn a_thousand_moves_under_load_lose_and_reorder_nothing() {
     assert_eq!(counts(&mut running), [all, 0, 0, 0], "{moved} moves");
     drop((running, b.team, b.peers, b.cache));
     assert_eq!(b.pool.available(), b.pool.frames());
-}
-
-/// The graph of [`sequence`], with an entrance for packets that other workers cannot handle; or the
-/// part of it without `Seq`.
-fn with_entrance(whole: bool) -> Graph {
-    let mut graph = sequence();
-    let (source, seq) = (NodeId(0), graph.find("Seq").expect("it is there"));
-    let one = |name: &str| {
-        let mut node = Node::new(name, NodeKind::Function);
-        node.implementation = Some("One".into());
-        node
-    };
-    let out = |to| Port { name: "out".into(), targets: vec![to], ..Port::default() };
-    if whole {
-        let mut entrance = one("Whole");
-        entrance.ports.push(out(seq));
-        entrance.attrs.push(Attr::parse("worker=0"));
-        graph.add(entrance);
-        return graph;
-    }
-    let mut part = Graph::new("part");
-    let mut first = graph.node(source).clone();
-    first.ports[0].targets = vec![NodeId(1)];
-    part.add(first);
-    let mut foreign = one("Foreign");
-    foreign.implementation = Some("PassOn".into());
-    let target = NodeId(2);
-    foreign.spawns.push(Edge { label: "on".into(), target, predicates: Vec::new() });
-    part.add(foreign);
-    let mut entrance = one("Whole");
-    entrance.ports.push(Port { name: "out".into(), ..Port::default() });
-    entrance.attrs.push(Attr::parse("worker=0"));
-    part.add(entrance);
-    part
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Moves of many flows, moves that nobody finishes, and blocks that panic when they are asked about flows.
 
-use super::sequence::{ASKED, FLOW, PANICS_AT, Question, counts, key, team};
+use super::sequence::{ASKED, FLOW, PANICS_AT, Question, counts, fit, key, team, with_entrance};
 use super::*;
 use crate::{BLOCK_PANICKED, BLOCK_QUARANTINED};
 
@@ -243,4 +243,33 @@ fn workers_sleep_while_an_order_waits_to_be_redirected() {
         assert_eq!((moved.moved, moved.open), (1, 0));
     });
     assert_eq!(counts(&mut b.team.workers), [10, 0, 0, 0]);
+}
+
+/// The flows of a worker that is about to lose their node leave in parts, too.
+#[test]
+fn many_flows_of_a_worker_that_loses_the_node_leave_a_bounded_number_in_each_turn() {
+    const FLOWS: u64 = 2000;
+    let mut t = Turns::new(4096, 2);
+    let publisher = Arc::into_inner(t.bench.team.publisher).expect("nobody else has it");
+    t.bench.team.publisher = Arc::new(publisher.patient(Duration::from_secs(60)));
+    t.bench.team.publisher.replace(with_entrance(true)).expect("sound");
+    for flow in 0..FLOWS {
+        t.send(1, flow, 0, 1);
+        if flow % 128 == 127 {
+            t.turn();
+        }
+    }
+    (0..2).for_each(|_| t.turn());
+    ASKED.set([0; 2]);
+    let mut exported = Vec::new();
+    let each = || {
+        exported.push(ASKED.get()[1]);
+        ASKED.set([0; 2]);
+    };
+    let part: Arc<crate::Fit> = Arc::new(|_, _| Some(with_entrance(false)));
+    fit(&mut t.bench.team, part, &mut t.now, each);
+    assert!(exported.iter().all(|exported| *exported <= A_TURN), "{exported:?}");
+    let owners = t.bench.team.publisher.flow_owners("Seq").expect("it has flows");
+    assert_eq!((owners.of_worker(0).len() as u64, owners.has_moves()), (FLOWS, false));
+    t.end();
 }

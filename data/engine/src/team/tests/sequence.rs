@@ -185,3 +185,58 @@ impl MapTo for [&str] {
         std::array::from_fn(|i| each(self[i]))
     }
 }
+
+/// The graph of [`sequence`], with an entrance for packets that other workers cannot handle; or the
+/// part of it without `Seq`.
+pub(super) fn with_entrance(whole: bool) -> Graph {
+    let mut graph = sequence();
+    let (source, seq) = (NodeId(0), graph.find("Seq").expect("it is there"));
+    let one = |name: &str| {
+        let mut node = Node::new(name, NodeKind::Function);
+        node.implementation = Some("One".into());
+        node
+    };
+    let out = |to| Port { name: "out".into(), targets: vec![to], ..Port::default() };
+    if whole {
+        let mut entrance = one("Whole");
+        entrance.ports.push(out(seq));
+        entrance.attrs.push(Attr::parse("worker=0"));
+        graph.add(entrance);
+        return graph;
+    }
+    let mut part = Graph::new("part");
+    let mut first = graph.node(source).clone();
+    first.ports[0].targets = vec![NodeId(1)];
+    part.add(first);
+    let mut foreign = one("Foreign");
+    foreign.implementation = Some("PassOn".into());
+    let target = NodeId(2);
+    foreign.spawns.push(Edge { label: "on".into(), target, predicates: Vec::new() });
+    part.add(foreign);
+    let mut entrance = one("Whole");
+    entrance.ports.push(Port { name: "out".into(), ..Port::default() });
+    entrance.attrs.push(Attr::parse("worker=0"));
+    part.add(entrance);
+    part
+}
+
+/// Has workers run other parts of the graph. They have turns meanwhile, as they would on
+/// threads, and `each` is called after one of all.
+pub(super) fn fit(team: &mut Team, part: Arc<crate::Fit>, now: &mut u64, mut each: impl FnMut()) {
+    let runs = |workers: &mut [Worker], runs| {
+        workers.iter_mut().for_each(|worker| worker.join_team().set_runs(runs));
+    };
+    runs(&mut team.workers, true);
+    let (publisher, workers) = (team.publisher.clone(), &mut team.workers);
+    std::thread::scope(|scope| {
+        let fit = scope.spawn(|| publisher.fit(Some(part)).map(|_| ()));
+        while !fit.is_finished() {
+            *now += 1;
+            workers.iter_mut().for_each(|worker| drop(worker.turn(*now)));
+            each();
+            std::thread::yield_now();
+        }
+        fit.join().expect("it does not panic").expect("a part without `Seq`");
+    });
+    runs(&mut team.workers, false);
+}
