@@ -10,11 +10,12 @@ use crate::streams::Streams;
 impl Streams {
     /// Tells applications of events as far as there is room, each channel's in order.
     pub(crate) fn tell_untold(&mut self, channels: &mut Channels) {
-        if !self.unplaced.is_empty() {
+        self.released.retain(|name| !tell(*name, &Told::Released, channels));
+        // Behind that: the same queue may have a connection again, by another listener, under the same number.
+        if !self.unplaced.is_empty() && self.released.is_empty() {
             self.place(channels);
         }
         let mut full: Vec<u32> = Vec::new();
-        self.released.retain(|name| !tell(*name, &Told::Released, channels));
         for _ in 0..self.untold.len() {
             let Some((id, what)) = self.untold.pop_front() else { break };
             let place = self.open.get(&id).map(|there| (there.queue, there.number, there.open));

@@ -212,3 +212,25 @@ fn a_stream_rests_while_only_holders_are_left_and_is_closed_with_the_last() {
     assert_eq!(s.requests(), [StreamRequest::Abort { stream }], "octets were not read");
     assert!(stream >= STREAMS);
 }
+
+#[test]
+fn a_connection_comes_to_its_queue_again_by_another_listener_after_it_was_let_go() {
+    let mut s = streams();
+    let before = s.listen_for(s.queue);
+    let after = s.listen_for(s.queue);
+    s.bench.server.serve(s.queue, after, false).unwrap();
+    s.turn();
+    let stream = s.arrive(before, b"asked");
+    s.turn();
+    assert_eq!(s.received().len(), 2);
+    s.bench.server.close_socket(s.queue, before).unwrap();
+    s.bench.server.serve(s.queue, after, true).unwrap();
+    assert!(s.app.request(Kind::Released, stream, 0).unwrap());
+    s.turn();
+    s.turn();
+    let expected = [
+        (Kind::Released, stream, Vec::new()),
+        (Kind::Connected, stream, after.to_ne_bytes().to_vec()),
+    ];
+    assert_eq!(s.received()[..2], expected, "the number is free before it is used again");
+}
