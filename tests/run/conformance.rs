@@ -10,6 +10,7 @@ use super::lab::{Lab, PATIENCE, has};
 
 /// Programs that print a line for each case. Their peer echoes datagrams and connections, both at port 9100.
 const CALLS: &str = concat!(include_str!("common.py"), include_str!("cases.py"));
+const RARE: &str = concat!(include_str!("common.py"), include_str!("rare.py"));
 const SIGNALS: &str = concat!(include_str!("common.py"), include_str!("signals.py"));
 
 /// The peer of the cases, of the kernel's: echoes until its thread's sockets are gone with the process.
@@ -32,7 +33,7 @@ fn serve(net: &Fixture) {
     drop(net.right.spawn("echo", accept).unwrap());
 }
 
-/// Echoes until the end. A line `reset` resets the connection; `call PORT` makes another one, to that port of the same
+/// Echoes until the end. A line `reset` resets the connection; after `quiet` nothing is read any more; `call PORT` makes another one, to that port of the same
 /// peer, in the same manner.
 fn echo(mut stream: TcpStream) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -40,6 +41,10 @@ fn echo(mut stream: TcpStream) {
     while let Ok(len) = stream.read(&mut octets) {
         if len == 0 {
             let _gone = stream.shutdown(Shutdown::Write);
+            return;
+        }
+        if octets[..len] == *b"quiet\n" {
+            std::thread::sleep(PATIENCE);
             return;
         }
         if octets[..len] == *b"reset\n" {
@@ -71,11 +76,14 @@ fn compare(cases: &str, least: usize) {
     serve(&lab.net);
     let peer = Fixture::RIGHT.to_string();
     let run = |mut command: std::process::Command| {
+        // A call that never ends is a difference, too.
+        command.args(["/usr/bin/timeout", "-s", "KILL", "120"]);
         command.args(["/usr/bin/python3", "-c", cases, &peer]).stdin(Stdio::null());
         let output = lab.net.left.run(|| command.output().unwrap());
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{errors}");
-        String::from_utf8(output.stdout).unwrap()
+        let told = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{told}{errors}");
+        told
     };
     let mut plain = std::process::Command::new("/usr/bin/env");
     plain.current_dir(&lab.folder);
@@ -98,4 +106,9 @@ fn calls_mean_the_same_on_weever_as_on_the_kernel() {
 #[test]
 fn signals_end_calls_on_weever_as_on_the_kernel() {
     compare(SIGNALS, 15);
+}
+
+#[test]
+fn rare_calls_and_misuse_mean_the_same_on_weever_as_on_the_kernel() {
+    compare(RARE, 30);
 }

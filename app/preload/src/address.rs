@@ -38,6 +38,19 @@ pub(crate) unsafe fn read(address: *const sockaddr, len: socklen_t) -> Option<So
     }
 }
 
+/// Whether an address of the program's is of no family, by which `connect` undoes an earlier one.
+///
+/// # Safety
+/// As [`read`].
+pub(crate) unsafe fn is_unspecified_family(address: *const sockaddr, len: socklen_t) -> bool {
+    if address.is_null() || (len as usize) < size_of::<libc::sa_family_t>() {
+        return false;
+    }
+    // SAFETY: there are that many bytes.
+    let family = unsafe { address.cast::<libc::sa_family_t>().read_unaligned() };
+    c_int::from(family) == libc::AF_UNSPEC
+}
+
 /// An IPv4-mapped address as the IPv4 address that it means.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     match address {
@@ -56,6 +69,15 @@ pub(crate) fn unspecified(family: c_int) -> SocketAddr {
         _ => std::net::Ipv4Addr::UNSPECIFIED.into(),
     };
     SocketAddr::new(ip, 0)
+}
+
+/// Whether a place for an address is none, or of a negative length: the kernel has the right complaint.
+///
+/// # Safety
+/// `len` is null or valid.
+pub(crate) unsafe fn is_misused(to: *mut sockaddr, len: *mut socklen_t) -> bool {
+    // SAFETY: the caller's promise.
+    to.is_null() || unsafe { len.as_ref() }.is_none_or(|len| len.cast_signed() < 0)
 }
 
 /// Writes an address as a socket of this family has it, as far as there is room, and its length.

@@ -13,7 +13,10 @@ use crate::parts::{Parts, Places};
 use crate::receive::receive;
 use crate::send::send as send_parts;
 use crate::state::lock;
-use crate::{address, connect, control, log, open, options, process, real};
+use crate::{address, connect, control, log, open, options, process, real, splice};
+
+/// Parts of a message (`UIO_MAXIOV`); more are the kernel's to refuse.
+const MOST_PARTS: c_int = 1024;
 
 /// The result of a call in C's manner, or the next library's.
 pub(crate) fn answer<T>(answer: Answer<T>, failed: T, kernel: impl FnOnce() -> T) -> T {
@@ -96,6 +99,9 @@ calls! {
         if !is_ours(fd) {
             return real::getsockname(fd, to, len);
         }
+        if address::is_misused(to, len) {
+            return real::getsockname(fd, to, len);
+        }
         let named = lock().of(fd).map(|(_, file)| address::write(file.local, file.family, to, len));
         answer(named.map(|()| 0), -1, || real::getsockname(fd, to, len))
     }
@@ -140,7 +146,7 @@ calls! {
 
     /// Reads into several places.
     fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-        if !is_ours(fd) || count < 0 {
+        if !is_ours(fd) || !(0..=MOST_PARTS).contains(&count) {
             return real::readv(fd, parts, count);
         }
         let places = Places::new(std::slice::from_raw_parts(parts, count as usize));
@@ -178,7 +184,7 @@ calls! {
 
     /// Receives with everything that is known of it.
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-        if !is_ours(fd) || message.is_null() {
+        if !is_ours(fd) || message.is_null() || (*message).msg_iovlen > MOST_PARTS as usize {
             return real::recvmsg(fd, message, flags);
         }
         answer(take(fd, &mut *message, flags), -1, || real::recvmsg(fd, message, flags))
@@ -219,7 +225,7 @@ calls! {
 
     /// Writes from several places.
     fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-        if !is_ours(fd) || count < 0 {
+        if !is_ours(fd) || !(0..=MOST_PARTS).contains(&count) {
             return real::writev(fd, parts, count);
         }
         let all = Parts::new(std::slice::from_raw_parts(parts, count as usize));
@@ -251,7 +257,7 @@ calls! {
     /// Sends with control messages.
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
         let kernel = || real::sendmsg(fd, message, flags);
-        if message.is_null() {
+        if message.is_null() || (*message).msg_iovlen > MOST_PARTS as usize {
             return kernel();
         }
         put(give(fd, &*message, flags), kernel)
@@ -290,14 +296,14 @@ calls! {
         sendfile(to, from, offset, count)
     }
 
-    /// Moves octets between descriptors, of which none is weever's: programs copy instead, as Linux has them do
-    /// where this is not possible.
+    /// Moves octets between a pipe and something else.
     fn splice(from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, len: size_t, flags: c_uint) -> ssize_t {
-        if is_ours(from) || is_ours(to) {
-            real::set_errno(libc::EINVAL);
-            return -1;
+        let kernel = || real::splice(from, from_offset, to, to_offset, len, flags);
+        if !is_ours(from) && !is_ours(to) {
+            return kernel();
         }
-        real::splice(from, from_offset, to, to_offset, len, flags)
+        let ends = ((from, !from_offset.is_null()), (to, !to_offset.is_null()));
+        answer(splice::splice(ends.0, ends.1, len, flags), -1, kernel)
     }
 
     /// Controls a device or socket.

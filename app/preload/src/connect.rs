@@ -1,6 +1,7 @@
 //! Connections are made and accepted, and descriptors duplicated and closed.
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use libc::{O_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, c_int, sockaddr, socklen_t};
 use weever_app_sockets::{AppQueue, Error, Handle, StreamOption};
@@ -12,6 +13,9 @@ use crate::open::{file, is_selected, kernel_name, kind_of, option};
 use crate::state::{Held, State, lock};
 use crate::wait::{Direction, until};
 use crate::{address, log, real};
+
+/// How often a close looks whether everything is acknowledged.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// `connect`.
 ///
@@ -29,6 +33,10 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
             let connecting = matches!(&file.kind, Kind::Stream(s) if s.phase == Phase::Connecting);
             connecting && !file.nonblocking
         });
+        // SAFETY: the caller's promise.
+        if to.is_none() && unsafe { address::is_unspecified_family(raw, len) } {
+            return disconnect(&mut held, fd, place);
+        }
         if !waits {
             return once_more(&mut held, fd, place, to);
         }
@@ -65,6 +73,19 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
         return fail(libc::EINPROGRESS);
     }
     wait_for_connection(fd)
+}
+
+/// `connect` to no family (`AF_UNSPEC`): a datagram socket has no peer any more, a connection is reset, and its descriptor
+/// can be used anew.
+fn disconnect(held: &mut Held, fd: c_int, place: u32) -> Answer<c_int> {
+    let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
+    match &file.kind {
+        Kind::Udp(_) => return again(held, place, None),
+        Kind::Listening(_) => return Err(Failure::Kernel),
+        Kind::Stream(_) => file.options.reset_on_close = true,
+    }
+    held.detach(fd);
+    Ok(0)
 }
 
 fn wait_for_connection(fd: c_int) -> Answer<c_int> {
@@ -261,24 +282,36 @@ fn give(held: &mut Held, place: u32, family: c_int, flags: c_int) -> Answer<c_in
 pub(crate) fn shutdown(fd: c_int, how: c_int) -> Answer<c_int> {
     let mut held = lock();
     let (place, file) = held.of(fd)?;
-    let is_stream = matches!(file.kind, Kind::Stream(_));
-    if !is_stream {
-        // SAFETY: it has no pointers.
-        let done = unsafe { real::shutdown(fd, how) };
-        held.stop_listening(place);
-        return if done == 0 { Ok(0) } else { fail(real::errno()) };
+    let (reading, writing) = match how {
+        libc::SHUT_RD => (true, false),
+        libc::SHUT_WR => (false, true),
+        libc::SHUT_RDWR => (true, true),
+        _ => return fail(libc::EINVAL),
+    };
+    match &mut file.kind {
+        Kind::Stream(_) => {}
+        Kind::Udp(udp) if udp.peer.is_some() => {
+            (udp.deaf, udp.mute) = (udp.deaf || reading, udp.mute || writing);
+            held.touch(place);
+            return Ok(0);
+        }
+        Kind::Udp(_) => return fail(libc::ENOTCONN),
+        Kind::Listening(_) => {
+            // SAFETY: it has no pointers.
+            let done = unsafe { real::shutdown(fd, how) };
+            held.stop_listening(place);
+            return if done == 0 { Ok(0) } else { fail(real::errno()) };
+        }
     }
     held.ensure(place)?;
     let queue = held.opened()?;
     let (_, file) = held.of(fd)?;
     let Kind::Stream(stream) = &mut file.kind else { return Err(Failure::Kernel) };
-    if stream.phase != Phase::Connected {
+    if stream.phase != Phase::Connected || stream.mute && stream.finished {
         return fail(libc::ENOTCONN);
     }
-    if how == libc::SHUT_RD || how == libc::SHUT_RDWR {
-        stream.deaf = true;
-    }
-    if (how == libc::SHUT_WR || how == libc::SHUT_RDWR) && !stream.mute {
+    stream.deaf |= reading;
+    if writing && !stream.mute {
         stream.mute = true;
         if let Some(handle) = stream.stream {
             queue.finish(handle)?;
@@ -287,6 +320,32 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Answer<c_int> {
     held.touch(place);
     held.commit();
     Ok(0)
+}
+
+/// Before a connection's last descriptor is closed, with `SO_LINGER`: its end is sent, and the program waits for so long
+/// that the peer acknowledges everything.
+pub(crate) fn linger(fd: c_int) {
+    let since = Instant::now();
+    let mut held = lock();
+    let Ok((_, File { descriptors: 1, options, kind: Kind::Stream(stream), .. })) = held.of(fd)
+    else {
+        return;
+    };
+    let (Some(limit), Some(handle)) = (options.linger, stream.stream) else { return };
+    let ends = !std::mem::replace(&mut stream.mute, true);
+    let Ok(queue) = held.opened() else { return };
+    if ends && queue.finish(handle).is_err() {
+        return;
+    }
+    held.commit();
+    while since.elapsed() < limit
+        && held.opened().is_ok_and(|queue| queue.unacknowledged(handle).is_ok_and(|n| n > 0))
+    {
+        drop(held);
+        std::thread::sleep(LOOK);
+        held = lock();
+        held.pump();
+    }
 }
 
 impl State {

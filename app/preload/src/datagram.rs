@@ -82,6 +82,9 @@ fn destination(
     if file.error != 0 {
         return fail(std::mem::take(&mut file.error));
     }
+    if matches!(&file.kind, Kind::Udp(udp) if udp.mute) {
+        return fail(libc::EPIPE);
+    }
     let File { kernel, .. } = *file;
     match (to, peer) {
         (Some(to), _) if !held.reaches(to.ip()) && !to.ip().is_multicast() => {

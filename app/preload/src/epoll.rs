@@ -88,6 +88,9 @@ fn change_ours(
     match (operation, there) {
         (EPOLL_CTL_ADD, true) => return fail(libc::EEXIST),
         (EPOLL_CTL_MOD | EPOLL_CTL_DEL, false) => return fail(libc::ENOENT),
+        (EPOLL_CTL_ADD | EPOLL_CTL_MOD, _) if held.misuses_exclusive(set, fd, operation, new) => {
+            return fail(libc::EINVAL);
+        }
         (EPOLL_CTL_ADD | EPOLL_CTL_MOD | EPOLL_CTL_DEL, _) => {}
         _ => return fail(libc::EINVAL),
     }
@@ -145,6 +148,23 @@ impl State {
                 None
             }
         }
+    }
+
+    /// Whether `EPOLLEXCLUSIVE` is used as it must not be (epoll_ctl(2)): with other flags, or changed.
+    fn misuses_exclusive(
+        &self,
+        set: u32,
+        fd: c_int,
+        operation: c_int,
+        new: Option<Interest>,
+    ) -> bool {
+        let allowed = crate::file::IN | crate::file::OUT | crate::file::ERR | crate::file::HUP;
+        let allowed = allowed | (libc::EPOLLET | libc::EPOLLWAKEUP | libc::EPOLLEXCLUSIVE) as u32;
+        let exclusive = |interest: &Interest| interest.events & libc::EPOLLEXCLUSIVE as u32 != 0;
+        let was = self.sets.get(set).and_then(|set| set.interest.get(&fd)).is_some_and(exclusive);
+        let is = new.as_ref().is_some_and(exclusive);
+        was || is
+            && (operation == EPOLL_CTL_MOD || new.is_some_and(|new| new.events & !allowed != 0))
     }
 
     /// Has the kernel's set report what wakes this process.

@@ -23,6 +23,9 @@ pub(crate) struct Udp {
     pub(crate) socket: Option<UdpSocket>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) received: Backlog,
+    /// The program reads no more, or sends no more.
+    pub(crate) deaf: bool,
+    pub(crate) mute: bool,
     /// A datagram found no room; the socket is not writable until the next look.
     pub(crate) blocked: bool,
     /// The beginning of a datagram whose end is to come (`MSG_MORE`), and where it goes.
@@ -110,6 +113,11 @@ impl Stream {
         }
     }
 
+    /// Whether there are octets to read, so many at least.
+    fn has(&self, low_water: usize) -> bool {
+        !self.received.is_empty() && (low_water <= 1 || self.readable() >= low_water)
+    }
+
     /// Octets that can be read now.
     pub(crate) fn readable(&self) -> usize {
         let all: usize = self.received.iter().map(|there| there.octets().len()).sum();
@@ -144,8 +152,22 @@ pub(crate) struct Options {
     pub(crate) segment: u16,
     /// `TCP_FASTOPEN` of a listener.
     pub(crate) fast_open: u32,
+    /// `SO_RCVLOWAT`, if it is more than one.
+    pub(crate) low_water: usize,
+    /// `SO_LINGER` of more than zero seconds: how long a close waits.
+    pub(crate) linger: Option<Duration>,
     /// Seconds of `SO_LINGER` with zero: a close is a reset.
     pub(crate) reset_on_close: bool,
+}
+
+impl Options {
+    /// `SO_LINGER`: a close waits, or resets.
+    pub(crate) fn set_linger(&mut self, linger: libc::linger) {
+        let seconds = u64::try_from(linger.l_linger).unwrap_or(0);
+        let on = linger.l_onoff != 0;
+        self.reset_on_close = on && seconds == 0;
+        self.linger = (on && seconds > 0).then(|| Duration::from_secs(seconds));
+    }
 }
 
 /// A socket of the program's that is on weever.
@@ -177,12 +199,14 @@ impl File {
         error
             | match &self.kind {
                 Kind::Udp(udp) => {
-                    let readable = !udp.received.is_empty() || self.error != 0;
-                    let writable = !udp.blocked;
-                    bits(readable, IN) | bits(writable, OUT)
+                    let readable = !udp.received.is_empty() || self.error != 0 || udp.deaf;
+                    bits(readable, IN)
+                        | bits(!udp.blocked, OUT)
+                        | bits(udp.deaf, RDHUP)
+                        | bits(udp.deaf && udp.mute, HUP)
                 }
                 Kind::Listening(listening) => bits(!listening.pending.is_empty(), IN),
-                Kind::Stream(stream) => stream.readiness(),
+                Kind::Stream(stream) => stream.readiness(self.options.low_water),
             }
     }
 }
@@ -228,7 +252,7 @@ impl File {
 }
 
 impl Stream {
-    fn readiness(&self) -> u32 {
+    fn readiness(&self, low_water: usize) -> u32 {
         match self.phase {
             // It waits for what it shall send.
             Phase::Connecting => bits(self.fast && !self.blocked, OUT),
@@ -238,7 +262,7 @@ impl Stream {
             Phase::Over => IN | OUT | HUP | RDHUP,
             Phase::Connected => {
                 let ended = self.finished || self.deaf;
-                bits(!self.received.is_empty() || ended, IN)
+                bits(self.has(low_water) || ended, IN)
                     | bits(ended, RDHUP)
                     | bits(!self.blocked || self.mute, OUT)
                     | bits(ended && self.mute, HUP)

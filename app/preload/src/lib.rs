@@ -46,6 +46,7 @@ mod sendfile;
 mod set;
 mod signals;
 mod slab;
+mod splice;
 mod state;
 mod wait;
 mod waits;

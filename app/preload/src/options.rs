@@ -86,7 +86,12 @@ unsafe fn membership(
 }
 
 /// The options that weever has, for a socket that comes to it.
+<<<<<<< HEAD
 const ADOPTED: [(c_int, c_int); 21] = [
+=======
+const ADOPTED: [(c_int, c_int); 20] = [
+    (SOL_SOCKET, libc::SO_RCVLOWAT),
+>>>>>>> baab535c (preload: splice, SO_LINGER, SO_RCVLOWAT, AF_UNSPEC and misuse as on Linux; tests: rare calls on both stacks)
     (SOL_SOCKET, libc::SO_RCVBUF),
     (SOL_SOCKET, libc::SO_SNDBUF),
     (libc::SOL_UDP, libc::UDP_SEGMENT),
@@ -178,8 +183,11 @@ fn adopt_one(state: &mut State, fd: c_int, place: u32, level: c_int, name: c_int
             }
         }
         (SOL_SOCKET, libc::SO_LINGER) => {
-            let linger = option::<Linger>(fd, level, name).unwrap_or_default().0;
-            options.reset_on_close = linger.l_onoff != 0 && linger.l_linger == 0;
+            options.set_linger(option::<Linger>(fd, level, name).unwrap_or_default().0);
+        }
+        (SOL_SOCKET, libc::SO_RCVLOWAT) => {
+            options.low_water = number().and_then(|least| usize::try_from(least).ok()).unwrap_or(0);
+            state.touch(place);
         }
         (IPPROTO_IP, libc::IP_PKTINFO) | (IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => {
             options.packet_info = on || options.packet_info && level != IPPROTO_IPV6;
@@ -293,6 +301,11 @@ pub(crate) unsafe fn get(
     held.pump();
     let (_, file) = held.of(fd)?;
     if (level, name) == (SOL_SOCKET, libc::SO_ERROR) {
+        // SAFETY: the caller's promise.
+        if value.is_null() || unsafe { len.as_ref() }.is_none_or(|len| len.cast_signed() < 0) {
+            // The kernel has the right complaint.
+            return Err(crate::failure::Failure::Kernel);
+        }
         let errno = std::mem::take(&mut file.error);
         // SAFETY: the caller's promise.
         unsafe { put(value, len, &errno) };
@@ -385,6 +398,7 @@ pub(crate) unsafe fn control(
             file.nonblocking = unsafe { argument.cast::<c_int>().read() } != 0;
             return Err(crate::failure::Failure::Kernel);
         }
+        (libc::FIONREAD | libc::TIOCOUTQ, Kind::Listening(_)) => return fail(libc::EINVAL),
         (libc::FIONREAD, Kind::Stream(stream)) => stream.readable(),
         (libc::FIONREAD, Kind::Udp(udp)) => match udp.received.first() {
             Some(first) => first.len(),

@@ -5,7 +5,16 @@ use libc::iovec;
 /// Octets that a program sends.
 pub(crate) struct Parts<'p>(&'p [iovec]);
 
+/// Whether a part that is not empty is at no place: the C library's calls say `EFAULT` then.
+fn is_nowhere(parts: &[iovec]) -> bool {
+    parts.iter().any(|part| part.iov_base.is_null() && part.iov_len > 0)
+}
+
 impl<'p> Parts<'p> {
+    pub(crate) fn is_nowhere(&self) -> bool {
+        is_nowhere(self.0)
+    }
+
     /// # Safety
     /// Each part is readable memory of its length.
     pub(crate) unsafe fn new(parts: &'p [iovec]) -> Parts<'p> {
@@ -29,6 +38,10 @@ impl<'p> Parts<'p> {
 pub(crate) struct Places<'p>(&'p [iovec]);
 
 impl<'p> Places<'p> {
+    pub(crate) fn is_nowhere(&self) -> bool {
+        is_nowhere(self.0)
+    }
+
     /// # Safety
     /// Each part is writable memory of its length.
     pub(crate) unsafe fn new(parts: &'p [iovec]) -> Places<'p> {

@@ -36,6 +36,10 @@ pub(crate) unsafe fn receive(
         // Errors are told as Linux tells them without `IP_RECVERR`: the kernel's queue of them is empty.
         return Err(Failure::Kernel);
     }
+    // What is discarded needs no place (tcp(7)).
+    if flags & MSG_TRUNC == 0 && places.is_nowhere() {
+        return fail(libc::EFAULT);
+    }
     let mut done = 0;
     let got = loop {
         let attempt = |held: &mut Held, place: u32| {
@@ -72,10 +76,11 @@ fn stream(
         return fail(libc::EINVAL);
     }
     let whole = flags & MSG_WAITALL != 0 && flags & MSG_PEEK == 0;
+    let least = file.options.low_water.clamp(1, places.len().max(1));
     octets(stream, &mut file.error, places, flags, done)?;
     let ended = stream.finished || stream.deaf || stream.phase == Phase::Over;
     let full = *done == places.len();
-    if !(full || ended || *done > 0 && !whole) {
+    if !(full || ended || *done >= least && !whole) {
         return Ok(None);
     }
     if stream.shared {
@@ -146,8 +151,13 @@ unsafe fn datagram(
     if file.error != 0 {
         return fail(std::mem::take(&mut file.error));
     }
-    let Kind::Udp(Udp { received, .. }) = &mut file.kind else { return Err(Failure::Kernel) };
+    let Kind::Udp(Udp { received, deaf, .. }) = &mut file.kind else {
+        return Err(Failure::Kernel);
+    };
     let Some(first) = received.first() else {
+        if *deaf {
+            return Ok(Some(Got { octets: 0, flags: 0 }));
+        }
         let also = file.kernel;
         // SAFETY: the caller's promise.
         return if also { unsafe { kernels(fd, places, flags, message) } } else { Ok(None) };

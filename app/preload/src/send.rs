@@ -36,6 +36,9 @@ pub(crate) fn send(
         }
         open::bind_to_send(&mut lock(), fd, to)?;
     }
+    if parts.is_nowhere() {
+        return fail(libc::EFAULT);
+    }
     let mut done = 0;
     let sent = loop {
         let attempt = |held: &mut Held, place: u32| {
@@ -44,7 +47,8 @@ pub(crate) fn send(
                 Some(Kind::Udp(_)) => {
                     datagram(held, place, (parts, flags), (to, sending), &mut done)
                 }
-                _ => fail(libc::ENOTCONN),
+                // As Linux has it for a listener.
+                _ => fail(libc::EPIPE),
             };
             held.commit_soon();
             sent
@@ -54,9 +58,15 @@ pub(crate) fn send(
             break sent;
         }
     };
+    told(fd, sent, done, flags)
+}
+
+/// The result of a call that has sent so many octets of a stream. A peer that is gone is told by a signal, too.
+fn told(fd: c_int, sent: Answer<usize>, done: usize, flags: c_int) -> Answer<usize> {
     match sent {
         Err(Failure::Errno(libc::EPIPE)) if done == 0 => {
-            if flags & MSG_NOSIGNAL == 0 {
+            let is_stream = !lock().of(fd).is_ok_and(|(_, file)| file.is_udp());
+            if is_stream && flags & MSG_NOSIGNAL == 0 {
                 // SAFETY: it has no pointers. The program has its own ideas about this signal.
                 unsafe { libc::raise(libc::SIGPIPE) };
             }

@@ -10,7 +10,7 @@ use crate::failure::{Answer, fail};
 use crate::numbers::{self, Meaning};
 use crate::state::lock;
 use crate::wait::{is_watched, poll as poll_ours};
-use crate::{epoll, real};
+use crate::{connect, epoll, real};
 
 calls! {
     /// Waits for descriptors.
@@ -102,7 +102,10 @@ calls! {
                 real::set_errno(libc::EBADF);
                 return -1;
             }
-            Some(Meaning::File(_)) => lock().detach(fd),
+            Some(Meaning::File(_)) => {
+                connect::linger(fd);
+                lock().detach(fd);
+            }
             Some(Meaning::Set(set)) => lock().close_set(fd, set),
         }
         real::close(fd)
@@ -110,6 +113,9 @@ calls! {
 
     /// Closes a range of descriptors, but for those of this library.
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        if first > last {
+            return real::close_range(first, last, flags);
+        }
         let mut from = first;
         let used: Vec<c_int> = numbers::used(first, last).collect();
         for fd in used {
