@@ -8,6 +8,7 @@ mod run {
     mod lab;
     mod passing;
     mod policy;
+    mod runtimes;
     mod servers;
     mod services;
     mod trouble;

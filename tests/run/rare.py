@@ -403,3 +403,25 @@ def many_messages():
 
 
 case("several messages", many_messages)
+
+
+def as_quic():
+    """What a QUIC endpoint asks of a socket: ECN, the local address, segments of one call."""
+    SOL_UDP, UDP_SEGMENT, IP_MTU_DISCOVER, PROBE = 17, 103, 10, 3
+    sock = socket.socket(*UDP)
+    sock.settimeout(20)
+    told = told_by(
+        lambda: sock.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1),
+        lambda: sock.setsockopt(socket.IPPROTO_IP, 8, 1),
+        lambda: sock.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, PROBE),
+    )
+    sock.bind(("", 0))
+    segment, ecn = (SOL_UDP, UDP_SEGMENT, struct.pack("H", 1200)), (socket.IPPROTO_IP, socket.IP_TOS, struct.pack("i", 2))
+    told.append(sock.sendmsg([b"q" * 2500], [segment, ecn], 0, ECHO))
+    for _ in range(3):
+        data, beside, flags, peer = sock.recvmsg(3000, 200)
+        told.append((len(data), flags, peer, sorted((level, kind, len(value)) for level, kind, value in beside)))
+    return told
+
+
+case("as QUIC does", as_quic)

@@ -176,6 +176,41 @@ print(len(udp.getsockname()))
 }
 
 #[test]
+fn a_time_that_stands_still_ends_waits_all_the_same() {
+    require_net_admin!();
+    let faketime = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+    if !has("python3") || !std::path::Path::new(faketime).exists() {
+        return println!("skipped: needs libfaketime");
+    }
+    let lab = Lab::new();
+    let mut server = echoes(&lab, 9001);
+    let script = "
+import select, socket, struct, time
+print(time.gmtime().tm_year, 'weever' in open('/proc/self/maps').read())
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.bind(('0.0.0.0', 9002))
+poll, epoll = select.poll(), select.epoll()
+poll.register(udp, select.POLLIN)
+epoll.register(udp, select.EPOLLIN)
+print(poll.poll(50), epoll.poll(0.05), select.select([udp], [], [], 0.05)[0])
+udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('ll', 0, 50_000))
+try:
+    udp.recv(1)
+except BlockingIOError:
+    print('in time')
+";
+    for (time, year) in [("@2001-09-09 01:46:40", "2001"), ("2002-09-09 01:46:40", "2002")] {
+        let mut command = lab.command(&["--require", "--", PYTHON, "-c", script]);
+        command.env("LD_PRELOAD", faketime).env("FAKETIME", time).stdin(Stdio::null());
+        let output = lab.net.left.run(|| command.output().unwrap());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(told, format!("{year} True\n[] [] []\nin time\n"), "{errors}");
+    }
+    assert_eq!(lab.ask(&mut server, (BOTH[0], 9001), b"others"), b"others");
+}
+
+#[test]
 fn a_server_that_sleeps_in_epoll_comes_back_with_the_stack() {
     require_net_admin!();
     if !has("python3") {

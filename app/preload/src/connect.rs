@@ -1,7 +1,7 @@
 //! Connections are made and accepted, and descriptors duplicated and closed.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libc::{O_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, c_int, sockaddr, socklen_t};
 use weever_app_sockets::{AppQueue, Error, Handle, StreamOption};
@@ -11,7 +11,7 @@ use crate::file::{File, Kind, Phase, Stream, Udp};
 use crate::numbers::{self, Meaning};
 use crate::open::{file, is_selected, kernel_name, kind_of, option};
 use crate::state::{Held, State, lock};
-use crate::wait::{Direction, until};
+use crate::wait::{Direction, Moment, until};
 use crate::{address, log, real};
 
 /// How often a close looks whether everything is acknowledged.
@@ -325,7 +325,7 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Answer<c_int> {
 /// Before a connection's last descriptor is closed, with `SO_LINGER`: its end is sent, and the program waits for so long
 /// that the peer acknowledges everything.
 pub(crate) fn linger(fd: c_int) {
-    let since = Instant::now();
+    let since = Moment::now();
     let mut held = lock();
     let Ok((_, File { descriptors: 1, options, kind: Kind::Stream(stream), .. })) = held.of(fd)
     else {

@@ -1,6 +1,6 @@
 //! `epoll`: the program's set, with weever's sockets in it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, c_int, epoll_event, sigset_t};
 use weever_app_sockets::AppQueue;
@@ -10,7 +10,7 @@ use crate::file::{File, Kind};
 use crate::numbers::{self, Meaning};
 use crate::set::{Interest, OWN, Set};
 use crate::state::{Held, Sleeper, State, Watch, eventfd, lock};
-use crate::wait::drain;
+use crate::wait::{Moment, drain};
 use crate::{log, real};
 
 /// The `data` of a set's eventfd; the queue's descriptor has [`OWN`].
@@ -303,7 +303,7 @@ pub(crate) unsafe fn wait(
                 .map(|all| all as c_int);
         }
         let left = timeout
-            .map(|limit| limit.saturating_sub(start.get_or_insert_with(Instant::now).elapsed()));
+            .map(|limit| limit.saturating_sub(start.get_or_insert_with(Moment::now).elapsed()));
         if left.is_some_and(|left| left.is_zero()) {
             return ready(held, epoll, (index, 0), events, mask).map(|all| all as c_int);
         }

@@ -86,12 +86,8 @@ unsafe fn membership(
 }
 
 /// The options that weever has, for a socket that comes to it.
-<<<<<<< HEAD
-const ADOPTED: [(c_int, c_int); 21] = [
-=======
-const ADOPTED: [(c_int, c_int); 20] = [
+const ADOPTED: [(c_int, c_int); 22] = [
     (SOL_SOCKET, libc::SO_RCVLOWAT),
->>>>>>> baab535c (preload: splice, SO_LINGER, SO_RCVLOWAT, AF_UNSPEC and misuse as on Linux; tests: rare calls on both stacks)
     (SOL_SOCKET, libc::SO_RCVBUF),
     (SOL_SOCKET, libc::SO_SNDBUF),
     (libc::SOL_UDP, libc::UDP_SEGMENT),

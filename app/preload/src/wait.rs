@@ -1,6 +1,6 @@
 //! Waiting: for one socket in a blocking call, and for any of a list in `poll` and `select`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libc::{POLLIN, c_int, nfds_t, pollfd, sigset_t, timespec};
 
@@ -13,6 +13,26 @@ use crate::{log, real};
 
 /// How long a process with hardly any descriptors waits for one before it looks at the others.
 const GLANCE: Duration = Duration::from_millis(20);
+
+/// A moment of the monotonic clock, as the system has it and not the C library: another preloaded library may give the
+/// program a time of its own (libfaketime), even one that stands still, and a wait is to end all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment(Duration);
+
+impl Moment {
+    pub(crate) fn now() -> Moment {
+        let mut now = timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: a place for the time. This clock is always there.
+        unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut now) };
+        let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+        Moment(Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default()))
+    }
+
+    /// Time since then.
+    pub(crate) fn elapsed(self) -> Duration {
+        Moment::now().0.saturating_sub(self.0)
+    }
+}
 
 /// Whether a blocking call waits to receive or to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +106,7 @@ pub(crate) fn until_signal<T>(
         }
         let limit = direction.timeout(file);
         let left = limit
-            .map(|limit| limit.saturating_sub(start.get_or_insert_with(Instant::now).elapsed()));
+            .map(|limit| limit.saturating_sub(start.get_or_insert_with(Moment::now).elapsed()));
         if left.is_some_and(|left| left.is_zero()) {
             return fail(libc::EAGAIN);
         }
@@ -215,7 +235,7 @@ pub(crate) fn poll(
     timeout: Option<Duration>,
     mask: *const sigset_t,
 ) -> Answer<c_int> {
-    let start = Instant::now();
+    let start = Moment::now();
     let mut held = lock();
     let mut kernel = kernels(&mut held, entries);
     loop {

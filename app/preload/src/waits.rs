@@ -9,7 +9,7 @@ use crate::calls::{answer, calls, fits, is_internal, milliseconds};
 use crate::failure::{Answer, fail};
 use crate::numbers::{self, Meaning};
 use crate::state::lock;
-use crate::wait::{is_watched, poll as poll_ours};
+use crate::wait::{Moment, is_watched, poll as poll_ours};
 use crate::{connect, epoll, real};
 
 calls! {
@@ -51,7 +51,7 @@ calls! {
             let seconds = Duration::from_secs((*timeout).tv_sec.max(0) as u64);
             seconds + Duration::from_micros((*timeout).tv_usec.max(0) as u64)
         });
-        let start = std::time::Instant::now();
+        let start = Moment::now();
         let found = answer(sets.wait(count, limit, std::ptr::null()), -1, || -1);
         if let Some(limit) = limit {
             // Linux leaves what is left of the time.
