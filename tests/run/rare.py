@@ -291,7 +291,7 @@ def epolled_by_threads():
     stream, told, epoll = connected(), [], select.epoll()
     other = stream.dup()
     epoll.register(other, select.EPOLLIN | select.EPOLLONESHOT)
-    threads = [threading.Thread(target=lambda: told.append(epoll.poll(1) != [])) for _ in range(3)]
+    threads = [threading.Thread(target=lambda: told.append(epoll.poll(4) != [])) for _ in range(3)]
     [thread.start() for thread in threads]
     time.sleep(0.1)
     stream.sendall(b"x")

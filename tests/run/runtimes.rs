@@ -20,7 +20,7 @@ fn host(address: IpAddr) -> String {
 fn curl(lab: &Lab, program: &mut Program, more: &[&str], url: &str) -> Vec<u8> {
     let mut command = Command::new("curl");
     let patience = PATIENCE.as_secs().to_string();
-    command.args(["-gsS", "--retry", "20", "--retry-connrefused", "--retry-delay", "1"]);
+    command.args(["-gsS", "--retry", "60", "--retry-connrefused", "--retry-delay", "1"]);
     command.args(["-m", &patience]).args(more).arg(url).stdin(Stdio::null());
     let output = lab.net.right.run(|| command.output().unwrap());
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -50,7 +50,7 @@ fn nginx_speaks_tls() {
          events {{ worker_connections 256; }}
          http {{ access_log off; sendfile on; server {{
            listen 443 ssl; listen [::]:443 ssl; root {folder};
-           ssl_certificate {folder}/cert; ssl_certificate_key {folder}/key; }} }}"
+           ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate {folder}/cert; ssl_certificate_key {folder}/key; }} }}"
     );
     let config = lab.folder.join("nginx.conf");
     std::fs::write(&config, text).unwrap();
@@ -183,6 +183,8 @@ fn java_serves_http_and_datagrams() {
         return;
     }
     let lab = Lab::new();
+    // Java uses IPv6 where the kernel's interfaces do.
+    lab.net.left.speak_ipv6().unwrap();
     let content = lab.file("body", 500_000);
     let body = format!("@{}", lab.folder.join("body").display());
     std::fs::write(lab.folder.join("Server.java"), JAVA).unwrap();

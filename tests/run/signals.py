@@ -67,7 +67,7 @@ def sending(restarts):
     """More than anybody has room for: what was sent before the signal counts, with either kind of handler."""
     stream, size = patient(connected()), 64 << 20
     room = ctypes.create_string_buffer(size)
-    got = disturbed(lambda: loud("send", stream.fileno(), room, size, 0), restarts, (lambda: None) if restarts else None)
+    got = disturbed(lambda: loud("send", stream.fileno(), room, size, 0), restarts)
     return "part" if isinstance(got, int) and 0 < got < size else got
 
 
@@ -126,7 +126,7 @@ def part_despite_restart():
     stream, room = patient(connected()), ctypes.create_string_buffer(100)
     stream.sendall(b"half")
     until_readable(stream)
-    return disturbed(lambda: loud("recv", stream.fileno(), room, 100, socket.MSG_WAITALL), True, lambda: None)
+    return disturbed(lambda: loud("recv", stream.fileno(), room, 100, socket.MSG_WAITALL), True)
 
 
 case("a part of MSG_WAITALL, SA_RESTART", part_despite_restart)
