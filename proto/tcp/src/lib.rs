@@ -10,7 +10,8 @@
 //!    calls: [`connect`](Endpoint::connect), [`listen`](Endpoint::listen),
 //!    [`queue`](Endpoint::queue), [`consume`](Endpoint::consume), [`shutdown`](Endpoint::shutdown),
 //!    [`close`](Endpoint::close), [`abort`](Endpoint::abort).
-//! 2. Then take the results, each until `None`: [`Endpoint::poll_transmit`] for segments to send,
+//! 2. Then take the results, each until `None`: [`Endpoint::poll_transmit`] (or
+//!    [`poll_into`](Endpoint::poll_into), which moves nothing) for segments to send,
 //!    [`Endpoint::poll_event`] for events to report to applications.
 //! 3. Sleep until the next segment, the next call of an application, or
 //!    [`Endpoint::next_deadline`], which never moves to an earlier time without one of these.

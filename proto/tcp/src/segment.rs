@@ -59,17 +59,24 @@ impl<'a> Segment<'a> {
     #[inline]
     pub fn parse(view: TcpView<'a>, ecn: Ecn) -> Result<Self, WireError> {
         let header = view.header();
-        Ok(Self {
+        let mut segment = Self {
             seq: Seq(header.seq()),
             ack: Seq(header.ack()),
             flags: header.flags(),
             window: header.window(),
             urgent: header.urgent(),
-            options: TcpOptions::parse(view.options())?,
+            options: TcpOptions::default(),
             payload: view.payload(),
             joined: 0,
             ecn,
-        })
+        };
+        // The usual ones are written in place: moving a result costs more than reading it.
+        match TcpOptions::usual(view.options()) {
+            Some(stamps) => segment.options.timestamps = Some(stamps),
+            None if view.options().is_empty() => {}
+            None => segment.options = TcpOptions::parse(view.options())?,
+        }
+        Ok(segment)
     }
 
     /// Whether any of `flags` is set.
@@ -144,6 +151,29 @@ pub struct Transmit {
 }
 
 impl Transmit {
+    /// A place for [`Endpoint::poll_into`](crate::Endpoint::poll_into) to write segments to.
+    pub fn place() -> Transmit {
+        let any = core::net::IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED);
+        Transmit {
+            connection: None,
+            tuple: Tuple { local: any, remote: any, local_port: 0, remote_port: 0 },
+            ecn: Ecn::NotEct,
+            header: TcpRepr {
+                src_port: 0,
+                dst_port: 0,
+                seq: 0,
+                ack: 0,
+                flags: 0,
+                window: 0,
+                checksum: 0,
+                urgent: 0,
+            },
+            options: TcpOptionsRepr::default(),
+            payload: 0..0,
+            piece: 0,
+        }
+    }
+
     /// Bytes of header, options and payload.
     #[inline]
     pub fn len(&self) -> usize {

@@ -46,8 +46,10 @@ pub(super) struct Tcp {
     pub(super) sessions: Sessions,
     pub(super) listeners: Vec<(Job, u16, ListenerId)>,
     pub(super) streams: Streams,
-    /// Segments that were cut from no super-segment yet.
-    pub(super) rest: Option<Transmit>,
+    /// The segment that is sent, or its rest: if [`is_cut`](Self::is_cut), a super-segment whose first segments left.
+    /// It is written in place, as moving it costs more than the rest of what is done with it.
+    next: Box<Transmit>,
+    is_cut: bool,
     /// Connections whose received octets find no room at their applications.
     pub(super) again: Vec<Id>,
     /// Connections that waited for octets may be accepted.
@@ -96,7 +98,8 @@ impl Tcp {
             sessions: Sessions::default(),
             listeners: Vec::new(),
             streams: Streams::default(),
-            rest: None,
+            next: Box::new(Transmit::place()),
+            is_cut: false,
             again: Vec::new(),
             acceptable: false,
             generation: 0,
@@ -245,21 +248,16 @@ impl Tcp {
         cx.now.saturating_add(LOOK_AGAIN)
     }
 
-    /// The next segment to send; super-segments are cut.
-    fn next_segment(&mut self, now: Nanos) -> Option<Transmit> {
-        let rest = self.rest.take().filter(|rest| self.is_wanted(rest));
-        let mut transmit = rest.or_else(|| self.endpoint.poll_transmit(now))?;
-        if !transmit.is_super() {
-            return Some(transmit);
-        }
-        let piece = transmit.split_first();
-        self.rest = Some(transmit);
-        Some(piece)
+    /// Has the next segment to send in its place, or a super-segment to be cut; false if there is none.
+    fn take_next(&mut self, now: Nanos) -> bool {
+        (std::mem::take(&mut self.is_cut) && self.is_wanted())
+            || self.endpoint.poll_into(&mut self.next, now)
     }
 
-    /// Whether a segment that waited may still be sent: its connection may have ended meanwhile, and the peer may
-    /// claim to have octets that were never sent, whose frames went back to the application then.
-    fn is_wanted(&self, rest: &Transmit) -> bool {
+    /// Whether the rest of a super-segment may still be sent: its connection may have ended meanwhile, and the peer
+    /// may claim to have octets that were never sent, whose frames went back to the application then.
+    fn is_wanted(&self) -> bool {
+        let rest = &self.next;
         let connection = rest.connection.and_then(|id| self.endpoint.get(id));
         connection.is_some_and(|connection| {
             connection.state() != State::Closed && connection.acknowledged() <= rest.payload.start
@@ -269,16 +267,24 @@ impl Tcp {
     /// Sends up to the budget. When to go on, if there is more.
     fn transmit(&mut self, cx: &mut Cx<'_>, port: Option<&dyn StreamPort>) -> Option<Nanos> {
         for _ in 0..BUDGET {
-            if self.rest.is_none() && !self.endpoint.may_transmit() {
+            if !self.is_cut && !self.endpoint.may_transmit() {
                 return self.rest_from_sending(cx);
             }
             // The buffer comes first: a segment taken from the engine and not sent counts as lost.
             let Some(packet) = self.spare.pop().or_else(|| cx.alloc()) else {
                 return Some(self.ask_for_buffer(cx));
             };
-            let Some(transmit) = self.next_segment(cx.now) else {
+            if !self.take_next(cx.now) {
                 cx.free(packet);
                 return self.rest_from_sending(cx);
+            }
+            let piece;
+            let transmit = if self.next.is_super() {
+                piece = self.next.split_first();
+                self.is_cut = true;
+                &piece
+            } else {
+                &*self.next
             };
             let session = transmit.connection.and_then(|id| self.sessions.get_mut(id));
             let ip = session.as_ref().map_or(Ip::by(NO_IFACE), |session| session.ip());
@@ -286,7 +292,7 @@ impl Tcp {
                 Some(session) => session.read(range, out, port),
                 None => checksum::sum(out),
             };
-            if send(cx, packet, &transmit, ip, fill) {
+            if send(cx, packet, transmit, ip, fill) {
                 cx.count(SENT, 1);
             }
         }

@@ -228,11 +228,12 @@ impl Generator {
     /// Ends a turn: sends what is due.
     pub(crate) fn send(&mut self) -> Result<(), BenchError> {
         let mut frame = [0; LONGEST];
+        let mut transmit = Transmit::place();
         while let Some(mut packet) = self.pool.alloc() {
-            let Some(transmit) = self.endpoint.poll_transmit(self.now) else {
+            if !self.endpoint.poll_into(&mut transmit, self.now) {
                 self.pool.free(packet);
                 break;
-            };
+            }
             match self.write(&transmit, &mut frame) {
                 Some(len) => {
                     packet.append(&frame[..len]);

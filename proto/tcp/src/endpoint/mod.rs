@@ -1,12 +1,14 @@
 //! All connections and listeners of one owner.
 
 mod arrive;
+mod calls;
 mod fast_open;
 mod listen;
 mod listener;
 mod moves;
 mod open;
 mod options;
+mod polling;
 mod secrets;
 mod slots;
 mod table;
@@ -21,7 +23,7 @@ use crate::connection::AckNeed;
 use crate::fast_open::Cookies;
 use crate::name::Id;
 use crate::segment::Transmit;
-use crate::{Connection, Events, NEVER, Nanos, Payload, Reject, State, TcpConfig, Tuple};
+use crate::{Connection, NEVER, Nanos, Payload, Reject, TcpConfig, Tuple};
 use listener::Listener;
 pub use listener::{ListenError, ListenerConfig, ListenerId};
 pub use open::ConnectError;
@@ -192,81 +194,6 @@ impl Endpoint {
         }
     }
 
-    /// SEND: octets behind those that were queued before lie in the send region. How many were taken:
-    /// all, unless the connection is closed for sending or 1 GiB is outstanding.
-    pub fn queue(&mut self, id: Id, octets: u64, now: Nanos) -> u64 {
-        let Some(slot) = self.slots.get_mut(id.index) else { return 0 };
-        if slot.generation != id.generation {
-            return 0;
-        }
-        slot.warm();
-        let Some(connection) = slot.connection.as_mut() else { return 0 };
-        let taken = connection.queue(octets, now);
-        if !connection.may_transmit() {
-            self.settle(id.index, now);
-        } else if !std::mem::replace(&mut slot.in_sends, true) {
-            // Its timer is set once they are sent.
-            self.sends.push_back(id.index);
-        }
-        taken
-    }
-
-    /// SEND with the URGENT flag (RFC 9293 §3.8.5): like [`queue`](Self::queue), and the peer is told that urgent
-    /// data ends behind these octets.
-    pub fn queue_urgent(&mut self, id: Id, octets: u64, now: Nanos) -> u64 {
-        let queue = |connection: &mut Connection| {
-            let taken = connection.queue(octets, now);
-            if taken > 0 {
-                connection.mark_urgent();
-            }
-            taken
-        };
-        self.with(id, now, queue).unwrap_or(0)
-    }
-
-    /// RECEIVE: the application has done with the next readable octets.
-    pub fn consume(&mut self, id: Id, octets: u64, now: Nanos) {
-        let Some(slot) = self.slots.get_mut(id.index) else { return };
-        let Some(connection) = slot.connection.as_mut() else { return };
-        if slot.generation != id.generation {
-            return;
-        }
-        let taken = connection.consume(octets, now);
-        if connection.may_transmit() || connection.events.has(Events::CRAMPED) {
-            return self.settle(id.index, now);
-        }
-        // No deadline depends on the octets read.
-        slot.memory = slot.memory.saturating_sub(taken);
-        self.memory = self.memory.saturating_sub(u64::from(taken));
-    }
-
-    /// Closes the sending side: FIN follows the queued octets.
-    pub fn shutdown(&mut self, id: Id, now: Nanos) {
-        self.with(id, now, |connection| connection.shutdown(now));
-    }
-
-    /// Closes both sides and lets go of the connection: it ends by itself, and its id means nothing
-    /// any more to the application. Unread data makes it a reset.
-    pub fn close(&mut self, id: Id, now: Nanos) {
-        self.with(id, now, |connection| connection.release(now));
-    }
-
-    /// Resets the connection. It stays until [`close`](Self::close), as any other that is over.
-    pub fn abort(&mut self, id: Id, now: Nanos) {
-        self.with(id, now, Connection::abort);
-    }
-
-    fn with<T>(&mut self, id: Id, now: Nanos, act: impl FnOnce(&mut Connection) -> T) -> Option<T> {
-        let slot = self.slots.get_mut(id.index)?;
-        if slot.generation != id.generation {
-            return None;
-        }
-        slot.warm();
-        let done = act(slot.connection.as_mut()?);
-        self.settle(id.index, now);
-        Some(done)
-    }
-
     #[inline]
     fn find(&self, tuple: &Tuple) -> Option<u32> {
         let is_it =
@@ -330,137 +257,6 @@ impl Endpoint {
             self.leaves_accept_queue(id);
         }
         Some(connection)
-    }
-
-    /// After anything has happened to a connection: lists, timers, memory, and its end.
-    #[inline]
-    fn settle(&mut self, index: u32, now: Nanos) {
-        let slot = &mut self.slots[index];
-        let accepted = slot.listener().is_none();
-        let Some(connection) = slot.connection.as_mut() else { return };
-        if self.memory > self.config.memory_limit / 4 * 3 {
-            // Under pressure no region grows.
-            connection.events.remove(Events::CRAMPED);
-        }
-        let sends = connection.may_transmit();
-        if sends {
-            if !std::mem::replace(&mut slot.in_sends, true) {
-                self.sends.push_back(index);
-            }
-        } else if connection.state == State::Closed && connection.released {
-            return self.remove(index);
-        }
-        if !connection.events.is_empty() && accepted && !std::mem::replace(&mut slot.in_ready, true)
-        {
-            self.ready.push_back(index);
-        }
-        let memory = connection.memory();
-        self.memory = self.memory - u64::from(slot.memory) + u64::from(memory);
-        slot.memory = memory;
-        if !sends {
-            // Otherwise after its segments were polled.
-            slot.set_timer(&mut self.wheel, index, now);
-        }
-    }
-
-    /// When [`handle_timeout`](Self::handle_timeout) has to be called; it may be early.
-    pub fn next_deadline(&self) -> Option<Nanos> {
-        self.wheel.next_deadline()
-    }
-
-    /// Does all work due at `now`.
-    pub fn handle_timeout(&mut self, now: Nanos) {
-        while let Some(index) = self.wheel.poll(now) {
-            let slot = &mut self.slots[index];
-            (slot.timer, slot.timer_at) = (None, NEVER);
-            if let Some(connection) = slot.connection.as_mut() {
-                let half_open = connection.state == State::SynReceived;
-                connection.arm_resend(now);
-                if connection.next_deadline() <= now {
-                    connection.timeout(now);
-                }
-                // There is a last timer behind all activity.
-                connection.shed(now);
-                if half_open && connection.state == State::Closed {
-                    self.drop_half_open(index, now);
-                }
-                self.settle(index, now);
-            }
-        }
-    }
-
-    /// The next segment to send, taking turns between connections. Call it until it returns `None`.
-    pub fn poll_transmit(&mut self, now: Nanos) -> Option<Transmit> {
-        if let Some(reply) = self.poll_reply() {
-            return Some(reply);
-        }
-        while let Some(index) = self.sends.front().copied() {
-            let slot = &mut self.slots[index];
-            let Some(connection) = slot.connection.as_mut() else {
-                self.leave_sends(index, now);
-                continue;
-            };
-            if connection.ack_need == AckNeed::Challenge {
-                self.challenges.limit(connection, &mut self.counters, now);
-            }
-            if let Some(mut transmit) = connection.poll_transmit(now) {
-                transmit.connection = Some(Id { index, generation: slot.generation });
-                self.in_a_row += transmit.pieces();
-                if !connection.may_transmit() {
-                    self.leave_sends(index, now);
-                } else if self.in_a_row >= IN_A_ROW {
-                    self.in_a_row = 0;
-                    self.sends.rotate_left(1);
-                }
-                return Some(transmit);
-            }
-            self.leave_sends(index, now);
-        }
-        None
-    }
-
-    /// Whether [`poll_transmit`](Self::poll_transmit) may have a segment: a caller that has to find room for one
-    /// first need not look for it in vain.
-    #[inline]
-    pub fn may_transmit(&self) -> bool {
-        !self.sends.is_empty() || !self.replies.is_empty()
-    }
-
-    /// The next answer that belongs to no connection: a reset, or a SYN cookie.
-    /// [`poll_transmit`](Self::poll_transmit) has them, too; a caller that sends answers out where the
-    /// segment came in asks here after each segment.
-    #[inline]
-    pub fn poll_reply(&mut self) -> Option<Transmit> {
-        self.replies.pop_front()
-    }
-
-    /// The first connection in the list has nothing more to send for now. Data that it still has
-    /// wait for the window or for time, so it is not put back.
-    fn leave_sends(&mut self, index: u32, now: Nanos) {
-        self.in_a_row = 0;
-        self.sends.pop_front();
-        let slot = &mut self.slots[index];
-        slot.in_sends = false;
-        let Some(connection) = slot.connection.as_ref() else { return };
-        if connection.state == State::Closed && connection.released && !connection.reset_due {
-            return self.remove(index);
-        }
-        slot.set_timer(&mut self.wheel, index, now);
-    }
-
-    /// The next connection with news for its application. Call it until it returns `None`.
-    pub fn poll_event(&mut self) -> Option<(Id, Events)> {
-        while let Some(index) = self.ready.pop_front() {
-            let slot = &mut self.slots[index];
-            slot.in_ready = false;
-            let generation = slot.generation;
-            let Some(connection) = slot.connection.as_mut() else { continue };
-            let events = connection.events.take();
-            if !events.is_empty() && (!connection.released || self.config.report_gone) {
-                return Some((Id { index, generation }, events));
-            }
-        }
-        None
     }
 }
 

@@ -1,6 +1,6 @@
 //! The choice of a connection's next segment.
 //!
-//! [`Connection::poll_transmit`] asks in this order: a reset, the handshake, probes, lost data, new
+//! [`Connection::poll_into`] asks in this order: a reset, the handshake, probes, lost data, new
 //! data, an acknowledgement. Each segment carries the acknowledgement that is due. New data waits for the
 //! peer's window, silly windows and Nagle (RFC 9293 §3.7.4, §3.8.6.2.1).
 
@@ -14,7 +14,7 @@ use crate::segment::Transmit;
 use crate::{Connection, NEVER, Nanos, State};
 
 impl Connection {
-    /// Whether [`poll_transmit`](Self::poll_transmit) may have something.
+    /// Whether [`poll_into`](Self::poll_into) may have something.
     #[inline]
     pub(crate) fn may_transmit(&self) -> bool {
         let open = self.state != State::Closed;
@@ -34,13 +34,50 @@ impl Connection {
         self.state.can_send() || self.is_early()
     }
 
-    /// The next segment to send; called until it returns `None`.
+    /// Writes the next segment to send to `out`; called until it returns false.
     #[inline]
-    pub(crate) fn poll_transmit(&mut self, now: Nanos) -> Option<Transmit> {
+    pub(crate) fn poll_into(&mut self, out: &mut Transmit, now: Nanos) -> bool {
         if let Some(len) = self.expected_len(now) {
-            return Some(self.new_segment(len, false, now));
+            self.write_expected(out, len, now);
+            return true;
         }
-        self.poll_any(now)
+        match self.poll_any(now) {
+            Some(transmit) => {
+                *out = transmit;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Writes a segment of octets whose length was [expected](Self::expected_len), field by field: a segment that is
+    /// put together elsewhere and moved waits for its own small stores to reach the cache.
+    #[inline(always)]
+    fn write_expected(&mut self, out: &mut Transmit, len: u32, now: Nanos) {
+        let seq = self.snd.nxt;
+        let from = self.snd.offset(seq);
+        if self.sent.is_empty() {
+            (self.timers.base, self.timers.progress) = (now, millis(now));
+        }
+        self.snd.nxt = seq + len;
+        self.sent.push(Record::new(seq, self.snd.nxt, now, false, false));
+        self.recovery.validation.sent(self.snd.nxt - self.snd.una);
+        out.options.set_usual(self.rcv.timestamps.then(|| self.timestamps(now)));
+        (self.ack_need, self.timers.ack, self.rcv.last_ack) = (AckNeed::None, NEVER, self.rcv.nxt);
+        let pushed = if self.snd.unsent() == 0 { flag::PSH } else { 0 };
+        let reduced = if self.rcv.ecn && std::mem::take(&mut self.snd.cwr) { flag::CWR } else { 0 };
+        let echo = if self.rcv.ecn && self.rcv.echo { flag::ECE } else { 0 };
+        // RFC 3168 §6.1.4, §6.1.5: only new data are ECT.
+        out.ecn = if self.rcv.ecn { crate::Ecn::Ect0 } else { crate::Ecn::NotEct };
+        (out.tuple, out.piece) = (self.tuple, self.window.mss);
+        out.payload.start = from;
+        out.payload.end = from + u64::from(len);
+        let header = &mut out.header;
+        (header.src_port, header.dst_port) = (self.tuple.local_port, self.tuple.remote_port);
+        (header.seq, header.ack) = (seq.0, self.rcv.nxt.0);
+        header.flags = flag::ACK | pushed | reduced | echo;
+        header.window = self.rcv.advertise(self.rcv.scale);
+        header.urgent = 0;
     }
 
     /// Octets of the next segment of a connection for which nothing but octets of the stream is to be sent: the

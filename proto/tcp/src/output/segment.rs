@@ -68,7 +68,8 @@ impl Connection {
 
     /// RFC 7323 §3.2: "TSval ... contains the current value of the timestamp clock"; TSecr echoes
     /// TS.Recent.
-    fn timestamps(&self, now: Nanos) -> Timestamps {
+    #[inline]
+    pub(super) fn timestamps(&self, now: Nanos) -> Timestamps {
         Timestamps { value: stamp(now, self.rcv.stamp_offset), echo: self.rcv.stamp }
     }
 

@@ -71,14 +71,20 @@ impl<'a> TcpOptions<'a> {
     /// option length (e.g., zero)".
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
-        // The options of nearly every segment of a connection with timestamps (RFC 7323 appendix
-        // A).
-        if let [kind::NOP, kind::NOP, kind::TIMESTAMPS, 10, values @ ..] = bytes
-            && values.len() == 8
-        {
-            return Ok(Self { timestamps: Some(timestamps(values)), ..Self::default() });
+        match Self::usual(bytes) {
+            Some(stamps) => Ok(Self { timestamps: Some(stamps), ..Self::default() }),
+            None => Self::parse_all(bytes),
         }
-        Self::parse_all(bytes)
+    }
+
+    /// Timestamps, if the options are nothing else: those of nearly every segment of a connection with
+    /// timestamps (RFC 7323 appendix A).
+    #[inline(always)]
+    pub fn usual(bytes: &[u8]) -> Option<Timestamps> {
+        let whole: &[u8; TIMESTAMPS_LEN] = bytes.try_into().ok()?;
+        let [first, value, echo] = [0, 4, 8].map(|at| crate::bytes::be32(whole, at));
+        let sign = u32::from_be_bytes([kind::NOP, kind::NOP, kind::TIMESTAMPS, 10]);
+        (first == sign).then_some(Timestamps { value, echo })
     }
 
     fn parse_all(mut bytes: &'a [u8]) -> Result<Self, WireError> {
@@ -174,6 +180,14 @@ pub struct TcpOptionsRepr {
 }
 
 impl TcpOptionsRepr {
+    /// Makes these the options of nearly every segment: timestamps or none. Blocks that do not count are left as they
+    /// are, which saves writing them.
+    #[inline(always)]
+    pub fn set_usual(&mut self, timestamps: Option<Timestamps>) {
+        (self.mss, self.window_scale, self.sack_permitted) = (None, None, false);
+        (self.timestamps, self.sack_count, self.fast_open) = (timestamps, 0, None);
+    }
+
     fn blocks(&self) -> &[(Seq, Seq)] {
         &self.sack[..usize::from(self.sack_count).min(MAX_SACK_BLOCKS)]
     }

@@ -70,9 +70,8 @@ impl Host {
     }
 
     fn transmit(&mut self, pipe: &mut Pipe, now: u64) {
-        while pipe.full.len() < BURST
-            && let Some(transmit) = self.endpoint.poll_transmit(now)
-        {
+        let mut transmit = Transmit::place();
+        while pipe.full.len() < BURST && self.endpoint.poll_into(&mut transmit, now) {
             if transmit.is_super() {
                 transmit.cut().for_each(|piece| self.write_packet(&piece, pipe));
             } else {
