@@ -168,7 +168,7 @@ impl Program {
             let request = self.ask.0().into_bytes();
             let mut response = self.exchange(&mut stream, self.ask)?;
             hide_date(&mut response);
-            Ok(Exchange { request, response })
+            Ok(Exchange::fixed(request, response))
         })
     }
 

@@ -5,7 +5,8 @@ use weever_app_sockets::AppQueue;
 use weever_tcp::Id;
 
 use super::generator::Generator;
-use super::server::{Server, listening, request, response};
+use super::server::{Server, listening};
+use super::service::{Service, request, response};
 use crate::BenchError;
 use crate::app::{Exchange, cable, queue_on};
 use crate::contender::Gate;
@@ -20,7 +21,7 @@ pub(crate) struct Conversation {
     queue: AppQueue,
     _library: Library,
     gate: Gate,
-    response: Vec<u8>,
+    service: Service,
     client: Generator,
     connection: Option<Id>,
 }
@@ -33,7 +34,8 @@ impl Conversation {
         let (request, response) = (request(OCTETS.0), response(OCTETS.1));
         let client = Generator::over(far.queue, &far.pool, far.host_mac, (&request, &response));
         let gate = Gate::default();
-        let mut there = Conversation { queue, _library, gate, response, client, connection: None };
+        let service = Service::Web(response);
+        let mut there = Conversation { queue, _library, gate, service, client, connection: None };
         there.client.receive()?;
         there.client.connect(0)?;
         there.client.send()?;
@@ -60,7 +62,7 @@ impl Exchange for Conversation {
     }
 
     fn serve(&mut self) -> Result<(), BenchError> {
-        let turned = Server::new(&self.queue, &self.response).turn(&self.gate);
+        let turned = Server::new(&self.queue, &self.service).turn(&self.gate);
         turned.map_err(BenchError::of("weever"))
     }
 

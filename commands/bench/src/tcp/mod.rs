@@ -16,6 +16,7 @@ mod loads;
 mod memory;
 mod requests;
 mod server;
+mod service;
 pub(crate) mod stackmap;
 
 use weever_testbed::Fixture;

@@ -7,7 +7,8 @@ use weever_testbed::pin_to;
 
 use super::generator::Generator;
 use super::loads::{Clients, Outcome, anew};
-use super::server::{self, ReadySets, Wait, request, response};
+use super::server::{self, ReadySets, Wait};
+use super::service::{Service, Store, request, response};
 use crate::app::busy_ns;
 use crate::contender::{Contender, Gate};
 use crate::rig::Rig;
@@ -42,12 +43,30 @@ pub(crate) enum Server {
 pub(crate) struct Exchange {
     pub(crate) request: Vec<u8>,
     pub(crate) response: Vec<u8>,
+    pub(crate) service: Service,
 }
 
 impl Exchange {
     /// A short request, and a response of so many octets.
     pub(crate) fn http(len: usize) -> Exchange {
-        Exchange { request: request(30), response: response(len) }
+        Exchange::web(30, len)
+    }
+
+    /// A request and a response of so many octets.
+    pub(crate) fn web(asked: usize, answered: usize) -> Exchange {
+        Exchange::fixed(request(asked), response(answered))
+    }
+
+    /// A request, and the response that every one gets.
+    pub(crate) fn fixed(request: Vec<u8>, response: Vec<u8>) -> Exchange {
+        let service = Service::Web(response.clone());
+        Exchange { request, response, service }
+    }
+
+    /// memcached's `get` of a value of so many octets.
+    pub(crate) fn store(len: usize) -> Exchange {
+        let (request, response) = Store::exchange(len);
+        Exchange { request, response, service: Service::Store(Store::of(len)) }
     }
 }
 
@@ -74,12 +93,12 @@ impl Server {
     ) -> Result<Contender, BenchError> {
         let core = (self == Server::KernelOneCore).then_some(rig.contender_core);
         rig.fixture.right.process_received_on("right0", core)?;
-        let (response, sets) = (exchange.response.clone(), sets.clone());
+        let (service, sets) = (exchange.service.clone(), sets.clone());
         let body = move |gate: &Gate| match self {
-            Server::Kernel | Server::KernelOneCore => server::kernel(gate, Wait::Block, &response),
-            Server::KernelPolling => server::kernel(gate, Wait::Poll, &response),
-            Server::Weever => server::weever(gate, &response, None),
-            Server::WeeverByReadyList => server::weever(gate, &response, Some(&sets)),
+            Server::Kernel | Server::KernelOneCore => server::kernel(gate, Wait::Block, &service),
+            Server::KernelPolling => server::kernel(gate, Wait::Poll, &service),
+            Server::Weever => server::weever(gate, &service, None),
+            Server::WeeverByReadyList => server::weever(gate, &service, Some(&sets)),
         };
         Contender::start(rig, body)
     }

@@ -1,8 +1,5 @@
-//! The servers: a request that ends with an empty line is answered by a fixed response, over the kernel's sockets
-//! with epoll, and over weever inside the program.
-//!
-//! Both count the ends of requests with the same code and keep nothing of a request that came whole, so the
-//! difference between them is the sockets'.
+//! The servers: requests are answered by a [`Service`] over the kernel's sockets with epoll, and over weever inside
+//! the program.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -18,6 +15,7 @@ use weever_app_sockets::{AppQueue, Event, Events, QueueConfig, TcpStream as Stre
 use weever_host::{Prefix, Route};
 use weever_testbed::Fixture;
 
+use super::service::{Part, Service};
 use crate::BenchError;
 use crate::app::builder;
 use crate::contender::Gate;
@@ -32,13 +30,6 @@ const EVENTS: usize = 64;
 /// Events that one poll of weever's queue takes.
 const READY: usize = 256;
 const KERNEL: &str = "kernel";
-
-/// A request of so many octets, or as many as it has to have.
-pub(crate) fn request(len: usize) -> Vec<u8> {
-    const HEAD: &str = "GET / HTTP/1.1\r\nHost: ";
-    let name = len.saturating_sub(HEAD.len() + 4).max(1);
-    format!("{HEAD}{}\r\n\r\n", "w".repeat(name)).into_bytes()
-}
 
 /// The connections in the ready lists of a server: how many there were in lists that were not empty.
 #[derive(Debug, Default)]
@@ -60,34 +51,6 @@ impl ReadySets {
     }
 }
 
-/// A response of so many octets, head included: at least as many as the head has.
-pub(crate) fn response(len: usize) -> Vec<u8> {
-    // The number in the head may change the head's length.
-    let head = |body: usize| format!("HTTP/1.1 200 OK\r\nContent-Length: {body}\r\n\r\n");
-    let fits = (0..=len).rev().find(|body| head(*body).len() + body <= len).unwrap_or(0);
-    let mut response = head(fits).into_bytes();
-    response.resize(len.max(response.len()), b'w');
-    response
-}
-
-/// How many requests end in these octets. `seen` is how much of an end the ones before them had.
-fn requests(octets: &[u8], seen: &mut u8) -> usize {
-    const END: &[u8; 4] = b"\r\n\r\n";
-    let mut ends = 0;
-    for byte in octets {
-        *seen = match byte {
-            byte if *byte == END[usize::from(*seen)] => *seen + 1,
-            b'\r' => 1,
-            _ => 0,
-        };
-        if usize::from(*seen) == END.len() {
-            ends += 1;
-            *seen = 0;
-        }
-    }
-    ends
-}
-
 /// How the kernel's server waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
@@ -98,13 +61,13 @@ pub(crate) enum Wait {
 /// A connection of the kernel's server.
 struct Connection {
     socket: TcpStream,
-    seen: u8,
+    part: Part,
     /// Octets that the socket had no room for.
     waiting: Vec<u8>,
 }
 
 /// The kernel's server. A veth end takes redirected frames only with a program attached.
-pub(crate) fn kernel(gate: &Gate, wait: Wait, response: &[u8]) -> Result<(), BenchError> {
+pub(crate) fn kernel(gate: &Gate, wait: Wait, service: &Service) -> Result<(), BenchError> {
     let _pass = pass(KERNEL)?;
     let listener = kernel_listener()?;
     let epoll = Epoll::new(EpollCreateFlags::empty()).map_err(BenchError::of(KERNEL))?;
@@ -130,10 +93,11 @@ pub(crate) fn kernel(gate: &Gate, wait: Wait, response: &[u8]) -> Result<(), Ben
                     if open.len() <= number {
                         open.resize_with(number + 1, || None);
                     }
-                    open[number] = Some(Connection { socket, seen: 0, waiting: Vec::new() });
+                    open[number] =
+                        Some(Connection { socket, part: Part::default(), waiting: Vec::new() });
                 }
             } else if let Some(there) = open.get_mut(event.data() as usize)
-                && there.as_mut().is_some_and(|connection| connection.serve(gate, response))
+                && there.as_mut().is_some_and(|connection| connection.serve(gate, service))
             {
                 // Closing the descriptor takes it out of the set.
                 *there = None;
@@ -154,23 +118,28 @@ pub(super) fn kernel_listener() -> Result<TcpListener, BenchError> {
 
 impl Connection {
     /// Answers what has come; whether the connection is over.
-    fn serve(&mut self, gate: &Gate, response: &[u8]) -> bool {
+    fn serve(&mut self, gate: &Gate, service: &Service) -> bool {
         let mut octets = [0; 4096];
         let len = match self.socket.read(&mut octets) {
             Ok(0) => return true,
             Ok(len) => len,
             Err(error) => return error.kind() != ErrorKind::WouldBlock,
         };
-        for _ in 0..requests(&octets[..len], &mut self.seen) {
-            gate.add(1);
-            let sent = if self.waiting.is_empty() { self.socket.write(response) } else { Ok(0) };
+        let Connection { socket, part, waiting } = self;
+        let mut over = false;
+        let answers = service.answer(&octets[..len], part, |response| {
+            let sent = if waiting.is_empty() { socket.write(response) } else { Ok(0) };
             match sent {
-                Ok(len) => self.waiting.extend_from_slice(&response[len..]),
+                Ok(len) => waiting.extend_from_slice(&response[len..]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.waiting.extend_from_slice(response);
+                    waiting.extend_from_slice(response);
                 }
-                Err(_) => return true,
+                Err(_) => over = true,
             }
+        });
+        gate.add(answers);
+        if over {
+            return true;
         }
         // What did not fit goes with the next request: clients have one in flight each.
         if let Ok(len) = self.socket.write(&self.waiting) {
@@ -212,11 +181,11 @@ pub(super) fn listening(queue: &AppQueue) -> Result<(), BenchError> {
 /// after the other.
 pub(crate) fn weever(
     gate: &Gate,
-    response: &[u8],
+    service: &Service,
     sets: Option<&ReadySets>,
 ) -> Result<(), BenchError> {
     let inside = inside()?;
-    let mut server = Server::new(&inside.queue, response);
+    let mut server = Server::new(&inside.queue, service);
     let mut events = Events::with_most(READY);
     gate.open();
     while gate.running() {
@@ -232,16 +201,16 @@ pub(crate) fn weever(
 /// The server on a queue.
 pub(super) struct Server<'q> {
     queue: &'q AppQueue,
-    response: &'q [u8],
-    /// Of requests that came in part, how much of their end has come.
-    parts: HashMap<Stream, u8>,
+    service: &'q Service,
+    /// Of requests that came in part.
+    parts: HashMap<Stream, Part>,
     /// Octets of responses that there was no room for.
     owed: HashMap<Stream, Vec<u8>>,
 }
 
 impl<'q> Server<'q> {
-    pub(super) fn new(queue: &'q AppQueue, response: &'q [u8]) -> Server<'q> {
-        Server { queue, response, parts: HashMap::new(), owed: HashMap::new() }
+    pub(super) fn new(queue: &'q AppQueue, service: &'q Service) -> Server<'q> {
+        Server { queue, service, parts: HashMap::new(), owed: HashMap::new() }
     }
 
     pub(super) fn turn(&mut self, gate: &Gate) -> Result<(), weever_app_sockets::Error> {
@@ -276,23 +245,26 @@ impl<'q> Server<'q> {
         match event {
             Event::Octets(octets) => {
                 let stream = octets.stream();
-                let mut seen = match self.parts.is_empty() {
-                    true => 0,
-                    false => self.parts.remove(&stream).unwrap_or(0),
+                let mut part = match self.parts.is_empty() {
+                    true => Part::default(),
+                    false => self.parts.remove(&stream).unwrap_or_default(),
                 };
-                let ends = requests(octets.octets(), &mut seen);
+                let (service, mut written) = (self.service, Ok(()));
+                let answers = service.answer(octets.octets(), &mut part, |response| {
+                    if written.is_ok() {
+                        written = self.write(stream, response);
+                    }
+                });
                 drop(octets);
-                if seen > 0 {
-                    self.parts.insert(stream, seen);
-                }
-                gate.add(ends);
-                for _ in 0..ends {
-                    self.write(stream, None)?;
+                written?;
+                gate.add(answers);
+                if !part.is_empty() {
+                    self.parts.insert(stream, part);
                 }
             }
             Event::Writable(stream) => {
                 if let Some(owed) = self.owed.remove(&stream) {
-                    self.write(stream, Some(owed))?;
+                    self.write(stream, &owed)?;
                 }
             }
             Event::Finished(stream) => self.queue.close_stream(stream)?,
@@ -306,16 +278,11 @@ impl<'q> Server<'q> {
     }
 
     /// Writes a response, or the rest of those that had no room.
-    fn write(
-        &mut self,
-        stream: Stream,
-        rest: Option<Vec<u8>>,
-    ) -> Result<(), weever_app_sockets::Error> {
+    fn write(&mut self, stream: Stream, octets: &[u8]) -> Result<(), weever_app_sockets::Error> {
         if let Some(owed) = self.owed.get_mut(&stream) {
-            owed.extend_from_slice(rest.as_deref().unwrap_or(self.response));
+            owed.extend_from_slice(octets);
             return Ok(());
         }
-        let octets = rest.as_deref().unwrap_or(self.response);
         let written = match self.queue.write(stream, octets) {
             Ok(written) => written,
             Err(weever_app_sockets::Error::WouldBlock) => 0,
@@ -327,34 +294,5 @@ impl<'q> Server<'q> {
             self.owed.insert(stream, octets[written..].to_vec());
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ends_of_requests_are_counted_wherever_they_are_cut() {
-        let two = [&request(30), &b"POST / HTTP/1.1\r\n\r\r\n\r\n"[..]].concat();
-        for cut in 0..=two.len() {
-            let mut seen = 0;
-            let ends = requests(&two[..cut], &mut seen) + requests(&two[cut..], &mut seen);
-            assert_eq!((ends, seen), (2, 0), "cut at {cut}");
-        }
-    }
-
-    #[test]
-    fn requests_and_responses_have_the_length_that_was_asked_for() {
-        assert!([40, 96].iter().all(|len| request(*len).len() == *len));
-        for len in [40, 64, 137, 138, 139, 140, 512, 1280] {
-            let response = response(len);
-            let text = String::from_utf8(response.clone()).unwrap();
-            let (head, body) = text.split_once("\r\n\r\n").unwrap();
-            assert_eq!(response.len(), len);
-            // One octet may be too many where the number gets a digit more.
-            let said: usize = head.rsplit(' ').next().unwrap().parse().unwrap();
-            assert!((said..=said + 1).contains(&body.len()), "{text}");
-        }
     }
 }

@@ -1,14 +1,14 @@
 //! `weever bench stackmap`: the experiments of the StackMap paper (§3, §5) with weever's own TCP.
 //!
-//! HTTP responses of three sizes on 1 to 100 connections, and the exchange of the paper's latency table. weever serves
-//! twice: by the ready list of a poll (a chain of events for each connection), as StackMap's programs do, and by taking
+//! HTTP responses of three sizes on 1 to 100 connections, values of two sizes by memcached's protocol on 100, and the
+//! exchange of the paper's latency table. weever serves twice: by the ready list of a poll (a chain of events for each connection), as StackMap's programs do, and by taking
 //! one event after the other, as from a socket.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use super::requests::{Exchange, Reached, Server, closed_loop};
-use super::server::{ReadySets, response};
+use super::server::ReadySets;
 use crate::plot::{Line, Plot, Scale};
 use crate::samples::Plan;
 use crate::{BenchError, Report, Samples};
@@ -24,6 +24,12 @@ const SERVERS: [(Server, &str); 3] = [
     (Server::WeeverByReadyList, "#2060a0"),
 ];
 
+/// Octets of the values of the store.
+const VALUES: [usize; 2] = [64, 1024];
+const STORE_CONNECTIONS: usize = 100;
+const STORES: [Server; 4] =
+    [Server::Kernel, Server::KernelOneCore, Server::Weever, Server::WeeverByReadyList];
+
 /// The results at one size, by server and number of connections.
 type BySize = [[Reached; CONNECTIONS.len()]; SERVERS.len()];
 
@@ -37,9 +43,10 @@ pub(crate) fn run(plan: Plan, svg: Option<&Path>) -> Result<Report, BenchError> 
     report.setup("kernel: epoll that sleeps, received on the generator's core; weever polls, in the server's thread");
     report.setup(
         "left out: Seastar, which has no package here, needs DPDK's drivers for its own TCP and hours to \
-         build; servers on two cores, of which the machine has one beside the generator's",
+         build; weever's servers on two cores, of which the machine has one beside the generator's",
     );
     latency(&rig, plan, &mut report)?;
+    store(&rig, plan, &mut report)?;
     let sets: [Arc<ReadySets>; CONNECTIONS.len()] = Default::default();
     let mut all: [BySize; SIZES.len()] = Default::default();
     for _ in plan.rounds() {
@@ -74,8 +81,7 @@ fn file_name(path: &Path, size: usize, what: &str) -> String {
 /// The exchange of the paper's table 1, on one connection.
 fn latency(rig: &crate::rig::Rig, plan: Plan, report: &mut Report) -> Result<(), BenchError> {
     let (request, answer) = SHORT;
-    let exchange =
-        Exchange { request: super::server::request(request), response: response(answer) };
+    let exchange = Exchange::web(request, answer);
     let servers = [Server::Kernel, Server::KernelPolling, Server::Weever];
     let mut reached: [Reached; 3] = Default::default();
     for _ in plan.rounds() {
@@ -91,6 +97,35 @@ fn latency(rig: &crate::rig::Rig, plan: Plan, report: &mut Report) -> Result<(),
     let [kernel, polling, weever] = &reached;
     report.ratio("latency_vs_kernel", "", &weever.mean.ratio(&kernel.mean));
     report.ratio("latency_vs_polling_kernel", "", &weever.mean.ratio(&polling.mean));
+    Ok(())
+}
+
+/// A store that speaks memcached's text protocol, which looks up a key for each request.
+fn store(rig: &crate::rig::Rig, plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+    let mut all: [[Reached; STORES.len()]; VALUES.len()] = Default::default();
+    for _ in plan.rounds() {
+        for (len, by_server) in VALUES.iter().zip(&mut all) {
+            let exchange = Exchange::store(*len);
+            for (server, reached) in STORES.into_iter().zip(by_server) {
+                let load = (STORE_CONNECTIONS, &exchange, &Arc::default());
+                closed_loop(rig, server, load, plan.each, reached)?;
+            }
+        }
+    }
+    for (len, by_server) in VALUES.iter().zip(&all) {
+        for (server, reached) in STORES.into_iter().zip(by_server) {
+            let name = format!("store, values of {len} B, {STORE_CONNECTIONS} connections");
+            reached.rows(report, &format!("{name}, {}", server.name()));
+        }
+        let [kernel, one_core, weever, listed] = by_server;
+        // One core on each side: the kernel receives on the server's.
+        report.ratio(&format!("store_{len}_vs_kernel"), "", &weever.rates.ratio(&one_core.rates));
+        let ratio = listed.rates.ratio(&one_core.rates);
+        report.ratio(&format!("store_{len}_ready_list_vs_kernel"), "", &ratio);
+        report.ratio(&format!("store_{len}_p99_vs_kernel"), "", &weever.p99.ratio(&one_core.p99));
+        let two = weever.rates.ratio(&kernel.rates);
+        report.row(&format!("store_{len}_vs_kernel, which has two cores"), "", &two);
+    }
     Ok(())
 }
 
@@ -165,6 +200,19 @@ mod tests {
         }
         let path = Path::new("docs/stackmap.svg");
         assert_eq!(file_name(path, 512, "p99"), "stackmap-p99-512.svg");
+    }
+
+    #[test]
+    fn a_store_answers_over_every_stack() {
+        weever_testbed::require_net_admin!();
+        let rig = super::super::rig("stackmap").unwrap();
+        for server in STORES {
+            let mut reached = Reached::default();
+            let load = (3, &Exchange::store(1024), &Arc::default());
+            let each = std::time::Duration::from_millis(50);
+            closed_loop(&rig, server, load, each, &mut reached).unwrap();
+            assert!(reached.rates.0[0] > 0.0, "{server:?}");
+        }
     }
 
     #[test]
