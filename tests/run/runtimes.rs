@@ -55,6 +55,8 @@ fn nginx_speaks_tls() {
     let config = lab.folder.join("nginx.conf");
     std::fs::write(&config, text).unwrap();
     let mut server = lab.start(&["nginx", "-c", config.to_str().unwrap()]);
+    // Those of two workers, and the master's, which rest.
+    lab.await_listed(" *:443 ", 6);
     for to in BOTH {
         let url = format!("https://{}/big", host(to));
         for version in ["--tlsv1.3", "--tls-max=1.2"] {
@@ -87,6 +89,8 @@ fn nginx_serves_a_file_of_a_gigabyte() {
     let config = lab.folder.join("nginx.conf");
     std::fs::write(&config, text).unwrap();
     let mut server = lab.start(&["nginx", "-c", config.to_str().unwrap()]);
+    // Those of the worker, and the master's, which rest.
+    lab.await_listed(" *:80 ", 4);
     let mut stream = lab.connect(&mut server, BOTH[0], 80);
     write!(stream, "GET /huge HTTP/1.0\r\nHost: test\r\n\r\n").unwrap();
     let (mut octets, mut len, mut end) = (vec![0; 1 << 20], 0u64, Vec::new());
