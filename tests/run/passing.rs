@@ -119,6 +119,44 @@ fn processes_use_a_connection_in_turns_and_the_next_program_keeps_it() {
     assert_eq!(rest, b"", "the last holder has ended");
 }
 
+/// A parent that accepts, reads a little, and sends the connections to a child which it has had before.
+const SENDS: &str = "
+import os, socket
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+if os.fork() == 0:
+    ours.close()
+    while True:
+        first, fds, flags, _ = socket.recv_fds(theirs, 100, 4)
+        assert len(fds) == 2 and flags & socket.MSG_CTRUNC == 0, (fds, flags)
+        os.close(fds[1])
+        stream = socket.socket(fileno=fds[0])
+        while data := stream.recv(100000):
+            stream.sendall(data.upper())
+        stream.sendall(first)
+        stream.close()
+listener = socket.create_server(('::', 9100), family=socket.AF_INET6, dualstack_ipv6=True)
+plain = os.open('/dev/null', os.O_RDONLY)
+while True:
+    stream = listener.accept()[0]
+    socket.send_fds(ours, [stream.recv(3)], [stream.fileno(), plain])
+    stream.close()
+";
+
+#[test]
+fn a_connection_is_sent_to_another_process() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    let lab = Lab::new();
+    let mut server = lab.start(&[PYTHON, "-c", SENDS]);
+    for _ in 0..5 {
+        for to in BOTH {
+            converse(&lab, &mut server, to);
+        }
+    }
+}
+
 #[test]
 fn dnsmasq_answers_by_tcp() {
     require_net_admin!();

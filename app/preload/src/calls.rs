@@ -7,13 +7,13 @@ use std::time::Duration;
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 use crate::failure::{Answer, Failure};
-use crate::handover;
 use crate::numbers::{self, Meaning};
 use crate::parts::{Parts, Places};
 use crate::receive::receive;
 use crate::send::send as send_parts;
 use crate::state::lock;
 use crate::{address, connect, control, log, open, options, process, real, splice};
+use crate::{handover, rights};
 
 /// Parts of a message (`UIO_MAXIOV`); more are the kernel's to refuse.
 const MOST_PARTS: c_int = 1024;
@@ -185,7 +185,8 @@ calls! {
     /// Receives with everything that is known of it.
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
         if !is_ours(fd) || message.is_null() || (*message).msg_iovlen > MOST_PARTS as usize {
-            return real::recvmsg(fd, message, flags);
+            let special = message.as_mut().and_then(|message| rights::receive(fd, message, flags));
+            return special.unwrap_or_else(|| real::recvmsg(fd, message, flags));
         }
         answer(take(fd, &mut *message, flags), -1, || real::recvmsg(fd, message, flags))
     }
@@ -259,6 +260,11 @@ calls! {
         let kernel = || real::sendmsg(fd, message, flags);
         if message.is_null() || (*message).msg_iovlen > MOST_PARTS as usize {
             return kernel();
+        }
+        if !is_ours(fd)
+            && let Some(sent) = rights::send(fd, &*message, flags)
+        {
+            return sent;
         }
         put(give(fd, &*message, flags), kernel)
     }

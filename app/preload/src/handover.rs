@@ -21,7 +21,7 @@ use crate::{inside, log, real};
 
 const NAME: &CStr = c"weever sockets";
 /// How the file begins.
-const MAGIC: &str = "weever sockets 1\n";
+pub(crate) const MAGIC: &str = "weever sockets 1\n";
 /// Its seals, by which the next program knows it.
 const SEALS: c_int =
     libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
@@ -72,7 +72,7 @@ pub(crate) fn before_exec() -> Option<Handover> {
 }
 
 /// A sealed memory file.
-fn sealed(text: &str) -> Option<c_int> {
+pub(crate) fn sealed(text: &str) -> Option<c_int> {
     // SAFETY: a name that ends with a zero, and as many readable bytes as are written.
     let (fd, done) = unsafe {
         let fd = libc::memfd_create(NAME.as_ptr(), libc::MFD_ALLOW_SEALING);
@@ -150,15 +150,52 @@ impl State {
 
     /// Takes the sockets over that the program before has left to this one.
     pub(crate) fn take_over(&mut self) {
-        let Some(text) = find() else { return };
-        for line in text.lines() {
-            if self.take_line(line).is_none() {
-                log::note(format_args!("a socket is not taken over: {line:?}"));
-            }
+        if let Some(text) = find() {
+            self.take_lines(&text, &[]);
         }
     }
 
-    fn take_line(&mut self, line: &str) -> Option<()> {
+    /// Takes the described sockets over; how many descriptors of holders there were. `now` has the numbers of
+    /// descriptors, then and now, where they have changed.
+    pub(crate) fn take_lines(&mut self, text: &str, now: &[(c_int, c_int)]) -> usize {
+        let mut holders = 0;
+        for line in text.lines() {
+            holders += usize::from(line.starts_with("stream "));
+            if self.take_line(line, now).is_none() {
+                log::note(format_args!("a socket is not taken over: {line:?}"));
+            }
+        }
+        holders
+    }
+
+    /// Descriptions of those sockets that are weever's among descriptors which are sent to another process, and the
+    /// holders of connections. Nothing if none is.
+    pub(crate) fn describe_sent(&mut self, fds: &[c_int]) -> Option<(String, Vec<Holder>)> {
+        let mut places: Vec<(u32, c_int)> = Vec::new();
+        for fd in fds {
+            places.extend(numbers::file(*fd).map(|place| (place, *fd)));
+        }
+        if places.is_empty() {
+            return None;
+        }
+        self.pump();
+        self.say_what_was_read();
+        let (mut text, mut holders) = (String::new(), Vec::new());
+        for (place, fd) in places {
+            let Some(line) = self.describe(place, &mut holders) else { continue };
+            let _never_fails = writeln!(text, "{line} {fd}");
+            if let Some(Kind::Stream(stream)) = self.files.get_mut(place).map(|f| &mut f.kind) {
+                stream.shared = true;
+            }
+        }
+        Some((text, holders))
+    }
+
+    fn take_line(&mut self, line: &str, now: &[(c_int, c_int)]) -> Option<()> {
+        let number = |fd: c_int| {
+            let there = now.iter().find(|(then, _)| *then == fd);
+            there.map_or(fd, |(_, now)| *now)
+        };
         let mut words = line.split(' ');
         let mut next = || words.next();
         let kind = next()?;
@@ -174,7 +211,7 @@ impl State {
             "stream" => {
                 let remote = next()?.parse().ok()?;
                 let mute = next()? == "1";
-                let (fd, name) = (next()?.parse().ok()?, next()?.parse().ok()?);
+                let (fd, name) = (number(next()?.parse().ok()?), next()?.parse().ok()?);
                 let (key, number) = (next()?.parse().ok()?, next()?.parse().ok()?);
                 let by = By::Passport(Arc::new(Passport::take(fd, (name, key))?));
                 let mut stream = Stream::away(remote, Away { by, number });
@@ -183,7 +220,8 @@ impl State {
             }
             _ => return None,
         };
-        let fds: Vec<c_int> = next()?.split(',').filter_map(|fd| fd.parse().ok()).collect();
+        let fds = next()?.split(',').filter_map(|fd| fd.parse().ok().map(number));
+        let fds: Vec<c_int> = fds.collect();
         let (first, others) = fds.split_first()?;
         let place = self.attach(*first, File { local, kernel, ..file(family, kind) }).ok()?;
         for fd in others {
@@ -199,19 +237,21 @@ impl State {
 
 /// The text that the program before has left, behind its first line.
 fn find() -> Option<String> {
-    // SAFETY: it has no pointers; others' descriptors are only asked.
-    let is_it = |fd: &c_int| unsafe { real::fcntl(*fd, libc::F_GET_SEALS, 0) } == SEALS;
-    for fd in (0..AMONG).filter(is_it) {
-        let mut octets = vec![0u8; 1 << 16];
-        // SAFETY: as many writable bytes.
-        let got = unsafe { libc::pread(fd, octets.as_mut_ptr().cast::<c_void>(), octets.len(), 0) };
-        octets.truncate(usize::try_from(got).unwrap_or(0));
-        let text = String::from_utf8(octets).ok();
-        if let Some(rest) = text.as_deref().and_then(|text| text.strip_prefix(MAGIC)) {
-            // SAFETY: it was left for this library.
-            unsafe { real::close(fd) };
-            return Some(rest.to_owned());
-        }
+    let (fd, text) = (0..AMONG).find_map(|fd| Some((fd, read(fd)?)))?;
+    // SAFETY: it was left for this library.
+    unsafe { real::close(fd) };
+    Some(text)
+}
+
+/// The text of a descriptor, behind its first line, if it is such a file.
+pub(crate) fn read(fd: c_int) -> Option<String> {
+    // SAFETY: it has no pointers; a descriptor of another kind is only asked.
+    if unsafe { real::fcntl(fd, libc::F_GET_SEALS, 0) } != SEALS {
+        return None;
     }
-    None
+    let mut octets = vec![0u8; 1 << 16];
+    // SAFETY: as many writable bytes.
+    let got = unsafe { libc::pread(fd, octets.as_mut_ptr().cast::<c_void>(), octets.len(), 0) };
+    octets.truncate(usize::try_from(got).unwrap_or(0));
+    Some(String::from_utf8(octets).ok()?.strip_prefix(MAGIC)?.to_owned())
 }

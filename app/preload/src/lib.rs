@@ -41,6 +41,7 @@ mod passing;
 mod process;
 mod real;
 mod receive;
+mod rights;
 mod send;
 mod sendfile;
 mod set;
