@@ -325,6 +325,14 @@ calls! {
         real::fork()
     }
 
+    /// Changes what the process may do; its sandbox is one of these.
+    fn prctl(option: c_int, first: libc::c_ulong, second: libc::c_ulong, third: libc::c_ulong, fourth: libc::c_ulong) -> c_int {
+        if option == libc::PR_SET_SECCOMP {
+            process::before_sandbox();
+        }
+        real::prctl(option, first, second, third, fourth)
+    }
+
     /// Another program takes this one's place.
     fn execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
         let _undone = handover::before_exec();

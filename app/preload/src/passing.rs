@@ -215,21 +215,29 @@ impl State {
         }
     }
 
-    /// Before a process gives up what it needs to do so later: its streams that are away are brought here, and a
-    /// thread can sleep without a new descriptor.
+    /// Before a process gives up what it needs to do so later: it can bring its streams that are away, and a thread can
+    /// sleep, without new descriptors. They stay away: it may not be the one that uses them.
+    pub(crate) fn prepare(&mut self) {
+        let away =
+            |file: &File| matches!(&file.kind, Kind::Stream(stream) if stream.away.is_some());
+        let any = self.files.iter_mut().any(|(_, file)| away(file));
+        if any
+            && self.need_queue().is_ok()
+            && self.kicks.is_empty()
+            && let Ok(kick) = crate::state::eventfd()
+        {
+            self.kicks.push(kick);
+        }
+    }
+
+    /// Before a process can do hardly anything but read and write: its streams that are away are brought here.
     pub(crate) fn bring_all(&mut self) {
         let away =
             |file: &File| matches!(&file.kind, Kind::Stream(stream) if stream.away.is_some());
         let all: Vec<u32> =
             self.files.iter_mut().filter(|(_, file)| away(file)).map(|(place, _)| place).collect();
-        for place in &all {
-            let _failed_later = self.bring(*place);
-        }
-        if !all.is_empty()
-            && self.kicks.is_empty()
-            && let Ok(kick) = crate::state::eventfd()
-        {
-            self.kicks.push(kick);
+        for place in all {
+            let _failed_later = self.bring(place);
         }
     }
 

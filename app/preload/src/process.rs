@@ -113,9 +113,14 @@ fn close(fd: c_int) {
     unsafe { real::close(fd) };
 }
 
+/// The program is about to restrict its system calls: it brings what it has inherited while it can.
+pub(crate) fn before_sandbox() {
+    lock().bring_all();
+}
+
 /// The program is about to change its user, or its root: it connects to the stack while it can.
 pub(crate) fn before_change() {
     let mut held = lock();
-    held.bring_all();
     held.reserve();
+    held.prepare();
 }

@@ -80,6 +80,7 @@ originals! {
     epoll_pwait2(set: c_int, events: *mut epoll_event, most: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int;
     sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
     fork() -> libc::pid_t;
+    prctl(option: c_int, first: libc::c_ulong, second: libc::c_ulong, third: libc::c_ulong, fourth: libc::c_ulong) -> c_int;
     execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     execvpe(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     setuid(user: libc::uid_t) -> c_int;
