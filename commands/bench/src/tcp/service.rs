@@ -71,7 +71,7 @@ fn found(key: &str, len: usize) -> Vec<u8> {
 impl Store {
     /// Values of so many octets.
     pub(crate) fn of(len: usize) -> Store {
-        let all = (0..KEYS).map(|number| key(number));
+        let all = (0..KEYS).map(key);
         Store { answers: all.map(|key| (key.clone().into_bytes(), found(&key, len))).collect() }
     }
 
