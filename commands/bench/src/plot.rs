@@ -8,6 +8,8 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 110.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
+/// The height of a name.
+const LABEL: f64 = 13.0;
 
 /// A line; its coordinates are positive.
 pub(crate) struct Line {
@@ -124,29 +126,41 @@ impl Plot {
         }
         text(svg, (LEFT + right) / 2.0, HEIGHT - 12.0, "middle", self.x)?;
         upright(svg, 14.0, (TOP + bottom) / 2.0, self.y)?;
-        self.lines.iter().try_for_each(|line| line.draw(svg, x, y))?;
+        let mut labels: Vec<f64> = Vec::new();
+        for line in &self.lines {
+            line.draw(svg, x, y)?;
+            let Some(end) = line.shown().next_back() else { continue };
+            let mut label = y.at(end.1) + 4.0;
+            // Lines that end beside each other have their names below each other.
+            while labels.iter().any(|other| (other - label).abs() < LABEL) {
+                label += LABEL;
+            }
+            labels.push(label);
+            text(svg, x.at(end.0) + 8.0, label, "start", line.name)?;
+        }
         writeln!(svg, "</svg>")
     }
 }
 
 impl Line {
     fn draw(&self, svg: &mut String, x: &Axis, y: &Axis) -> std::fmt::Result {
-        let shown = || self.points.iter().filter(|p| p.0 > 0.0 && p.1 > 0.0);
         let places: Vec<String> =
-            shown().map(|p| format!("{:.1},{:.1}", x.at(p.0), y.at(p.1))).collect();
+            self.shown().map(|p| format!("{:.1},{:.1}", x.at(p.0), y.at(p.1))).collect();
         let (colour, places) = (self.colour, places.join(" "));
         writeln!(
             svg,
             "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" points=\"{places}\"/>"
         )?;
-        for p in shown() {
+        for p in self.shown() {
             let (cx, cy) = (x.at(p.0), y.at(p.1));
             writeln!(svg, "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"3\" fill=\"{colour}\"/>")?;
         }
-        match shown().next_back() {
-            Some(p) => text(svg, x.at(p.0) + 8.0, y.at(p.1) + 4.0, "start", self.name),
-            None => Ok(()),
-        }
+        Ok(())
+    }
+
+    /// The points that a logarithm can show.
+    fn shown(&self) -> impl DoubleEndedIterator<Item = &(f64, f64)> {
+        self.points.iter().filter(|p| p.0 > 0.0 && p.1 > 0.0)
     }
 }
 
@@ -200,6 +214,20 @@ mod tests {
         let numbers: Vec<f64> = numbers.filter_map(|n| n.parse().ok()).collect();
         assert_eq!(numbers.len(), 4);
         assert!(numbers.iter().all(|n| (TOP..=WIDTH - RIGHT).contains(n)), "{numbers:?}");
+    }
+
+    #[test]
+    fn lines_that_end_at_one_place_have_names_that_can_be_read() {
+        let line = |name| Line { name, colour: "red", points: vec![(1.0, 1.0), (2.0, 3.0)] };
+        let lines = ["first", "second", "third"].map(line).into();
+        let scales = (Scale::Linear, Scale::Linear);
+        let svg = Plot { title: "t", x: "x", y: "y", scales, lines }.to_svg();
+        let height = |name: &str| -> f64 {
+            let label = svg.lines().find(|line| line.contains(&format!(">{name}<"))).unwrap();
+            label.split("y=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+        };
+        assert!(height("second") >= height("first") + 12.0);
+        assert!(height("third") >= height("second") + 12.0);
     }
 
     #[test]
