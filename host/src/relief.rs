@@ -44,7 +44,7 @@ impl HostHandle {
             workers.filter(|(_, worker)| cut_off(worker)).filter_map(|(from, worker)| {
                 let flows = self.publisher.give_up_flows(from, |_, _| to, patience).ok()?;
                 let (worker, by) = (worker.name.clone(), next.name.clone());
-                (flows.moved + flows.gone > 0).then_some(Relieved { worker, by, flows })
+                (flows.moved > 0).then_some(Relieved { worker, by, flows })
             });
         relieved.collect()
     }

@@ -189,10 +189,17 @@ impl Steward {
         }
     }
 
-    /// Adds a flow of a service or an application. A five-tuple that was found by its traffic is registered now.
+    /// Adds a flow of a service or an application. A five-tuple that was found by its traffic is registered now; one
+    /// that somebody else has registered stays that flow.
     fn register(&mut self, origin: Origin, spec: FlowSpec) {
         let (parts, app, tuple) = (spec.parts.clone(), spec.app.clone(), five_tuple(&spec.parts));
-        if let Some((tuple, id)) = tuple.and_then(|tuple| self.tuples.remove_entry(&tuple)) {
+        if let Some((tuple, id)) = tuple.and_then(|tuple| Some((tuple, *self.tuples.get(&tuple)?)))
+        {
+            let found = self.flows.get(&id);
+            if found.is_some_and(|flow| !matches!(flow.origin, Origin::Traffic(_))) {
+                return;
+            }
+            self.tuples.remove(&tuple);
             self.watch.forget(&tuple);
             self.remove(id);
         }

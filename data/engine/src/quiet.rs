@@ -9,6 +9,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// The state of a worker at the end of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,35 +27,52 @@ pub(crate) struct Report {
 #[derive(Debug)]
 pub(crate) struct Quiet {
     wanted: AtomicBool,
-    reports: Mutex<Vec<Report>>,
+    pause: Mutex<Pause>,
+}
+
+#[derive(Debug)]
+struct Pause {
+    reports: Vec<Report>,
+    /// Its end, which workers know, too: the thread that began it may not run in time.
+    until: Option<Instant>,
 }
 
 impl Quiet {
     pub(crate) fn new(workers: usize) -> Quiet {
-        let reports = Mutex::new(vec![Report::default(); workers]);
-        Quiet { wanted: AtomicBool::new(false), reports }
+        let reports = vec![Report::default(); workers];
+        let pause = Mutex::new(Pause { reports, until: None });
+        Quiet { wanted: AtomicBool::new(false), pause }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Report>> {
-        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Pause> {
+        self.pause.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a worker is to receive nothing, and to report.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
-        self.wanted.load(Acquire)
+        self.wanted.load(Acquire) && self.lasts()
+    }
+
+    #[cold]
+    fn lasts(&self) -> bool {
+        self.lock().until.is_some_and(|until| Instant::now() < until)
     }
 
     /// Called by a worker at the end of each turn of the pause.
     #[cold]
     pub(crate) fn report(&self, worker: usize, report: Report) {
-        if let Some(last) = self.lock().get_mut(worker) {
+        if let Some(last) = self.lock().reports.get_mut(worker) {
             *last = Report { turns: last.turns + 1, ..report };
         }
     }
 
-    pub(crate) fn begin(&self) {
-        self.lock().fill(Report::default());
+    /// Begins a pause that ends at this time, unless [`Quiet::end`] ends it before.
+    pub(crate) fn begin(&self, until: Instant) {
+        let mut pause = self.lock();
+        pause.reports.fill(Report::default());
+        pause.until = Some(until);
+        drop(pause);
         self.wanted.store(true, Release);
     }
 
@@ -78,7 +96,7 @@ pub(crate) struct QuietWatch<'a> {
 impl QuietWatch<'_> {
     /// Whether nothing is under way. Called again and again, after the workers have been woken.
     pub(crate) fn is_over(&mut self) -> bool {
-        let now = self.quiet.lock().clone();
+        let now = self.quiet.lock().reports.clone();
         let all_idle = now.iter().all(|report| report.turns > 0 && report.idle);
         let sum = |of: fn(&Report) -> u64| now.iter().map(of).sum::<u64>();
         if !all_idle || sum(|report| report.sent) != sum(|report| report.received) {
@@ -102,12 +120,30 @@ impl QuietWatch<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    fn far() -> Instant {
+        Instant::now() + Duration::from_secs(3600)
+    }
+
+    #[test]
+    fn a_pause_ends_by_itself() {
+        let quiet = Quiet::new(1);
+        quiet.begin(far());
+        assert!(quiet.is_wanted());
+        quiet.begin(Instant::now());
+        assert!(!quiet.is_wanted(), "nobody has ended it, but its time is over");
+        quiet.begin(far());
+        quiet.end();
+        assert!(!quiet.is_wanted());
+    }
 
     #[test]
     fn a_message_under_way_is_noticed_although_all_reported_that_they_are_idle() {
         let quiet = Quiet::new(2);
-        quiet.begin();
+        quiet.begin(far());
         let mut watch = quiet.watch();
         let report = |worker, idle, sent, received| {
             quiet.report(worker, Report { turns: 0, idle, sent, received });
@@ -130,7 +166,7 @@ mod tests {
     #[test]
     fn a_worker_that_was_woken_by_an_old_message_is_noticed_in_the_second_round() {
         let quiet = Quiet::new(2);
-        quiet.begin();
+        quiet.begin(far());
         let mut watch = quiet.watch();
         let report = |worker, sent, received| {
             quiet.report(worker, Report { turns: 0, idle: true, sent, received });

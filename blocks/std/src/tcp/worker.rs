@@ -56,8 +56,8 @@ pub(super) struct Tcp {
     acceptable: bool,
     /// Generation of the network that the MTU was taken from.
     pub(super) generation: u64,
-    /// A buffer was asked for and has not come: there is something to send, and none was free.
-    asked: bool,
+    /// When a buffer was asked for that has not come: there is something to send, and none was free.
+    asked: Option<Nanos>,
     /// Buffers that came, for what is sent next.
     spare: Vec<Buffer>,
 }
@@ -103,7 +103,7 @@ impl Tcp {
             again: Vec::new(),
             acceptable: false,
             generation: 0,
-            asked: false,
+            asked: None,
             spare: Vec::new(),
         }
     }
@@ -111,13 +111,13 @@ impl Tcp {
     /// Whether a packet without octets is the buffer that was asked for. Others, by which applications wake the
     /// transport, have ends.
     pub(super) fn has_asked_for(&self, packet: &Buffer) -> bool {
-        self.asked && !packet.meta().flags.has(Flags::ENDPOINTS)
+        self.asked.is_some() && !packet.meta().flags.has(Flags::ENDPOINTS)
     }
 
     /// The buffers that were asked for.
     pub(super) fn take_buffers(&mut self, buffers: impl Iterator<Item = Buffer>) {
         self.spare.extend(buffers);
-        self.asked = false;
+        self.asked = None;
     }
 
     /// Listens on the ports of the services, and no others. Established connections go on.
@@ -244,7 +244,9 @@ impl Tcp {
     fn ask_for_buffer(&mut self, cx: &mut Cx<'_>) -> Nanos {
         cx.count(NO_BUFFER, 1);
         // One request at a time: each takes a place among the tasks that wait.
-        self.asked = self.asked || cx.spawn_with_buffer(BUFFER, Priority::High);
+        if self.asked.is_none() && cx.spawn_with_buffer(BUFFER, Priority::High) {
+            self.asked = Some(cx.now);
+        }
         cx.now.saturating_add(LOOK_AGAIN)
     }
 
@@ -274,6 +276,8 @@ impl Tcp {
             let Some(packet) = self.spare.pop().or_else(|| cx.alloc()) else {
                 return Some(self.ask_for_buffer(cx));
             };
+            // Buffers are there, but none was brought for so long: the task that had it was refused.
+            self.asked = self.asked.filter(|asked| cx.now < asked.saturating_add(LOOK_AGAIN));
             if !self.take_next(cx.now) {
                 cx.free(packet);
                 return self.rest_from_sending(cx);

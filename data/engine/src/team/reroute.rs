@@ -5,7 +5,8 @@
 //! begin, and those that are open come to their end. Then the workers pause
 //! ([`Quiet`]) until no packet is under way between them, switch, hand over what flows have come since, and go on. So
 //! packets that took the old way are not overtaken. All of it has a bound in time; after that the change goes
-//! on, nothing is lost, and packets may be out of order. So they may be where workers have no threads.
+//! on, nothing is lost, and packets may be out of order. So they may be where workers have no threads, and where
+//! a move does not end, whose filters may be late: then nobody pauses, since the pause could not end before its time.
 //!
 //! Afterwards flows move only to workers that have the node.
 
@@ -129,17 +130,21 @@ impl<'a> Reroute<'a> {
     fn pause(&mut self) {
         let give_up_at = Instant::now() + MOVES_PATIENCE.max(self.team.longest);
         loop {
-            while self.has_moves() && Instant::now() < give_up_at {
+            while self.has_moves() {
+                if Instant::now() >= give_up_at {
+                    return;
+                }
                 std::thread::sleep(LOOK_EVERY);
             }
             let until = Instant::now() + self.team.longest;
             self.until = Some(until);
-            self.team.quiet.begin();
+            self.team.quiet.begin(until);
             self.come_to_rest(until);
             // A worker may have begun one just before.
-            if !self.has_moves() || Instant::now() >= give_up_at {
+            if !self.has_moves() {
                 return;
             }
+            self.until = None;
             self.team.quiet.end();
         }
     }

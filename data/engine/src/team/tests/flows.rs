@@ -245,16 +245,6 @@ fn a_flow_that_cannot_leave_its_worker_stays() {
     arrivals.expect_order();
 }
 
-/// Ends the workers also when the test fails.
-struct StopOnDrop<'a>(&'a AtomicBool, &'a [crate::Waker]);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-        self.1.iter().for_each(crate::Waker::wake);
-    }
-}
-
 /// A thousand moves at full rate, on threads.
 #[test]
 fn a_thousand_moves_under_load_lose_and_reorder_nothing() {

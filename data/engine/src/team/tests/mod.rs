@@ -168,10 +168,19 @@ fn running(workers: &mut [Worker], mode: Mode, body: impl FnOnce()) {
         for worker in workers {
             scope.spawn(|| worker.run(&stop, mode, |lost| panic!("{lost:?}")));
         }
+        let _stop_workers = StopOnDrop(&stop, &wakers);
         body();
-        stop.store(true, Ordering::Relaxed);
-        wakers.iter().for_each(crate::Waker::wake);
     });
+}
+
+/// Ends the workers also when the test fails.
+struct StopOnDrop<'a>(&'a AtomicBool, &'a [crate::Waker]);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.iter().for_each(crate::Waker::wake);
+    }
 }
 
 #[test]
