@@ -337,6 +337,23 @@ fn a_registered_five_tuple_is_one_flow_whether_it_is_seen_or_not() {
 }
 
 #[test]
+fn what_somebody_has_registered_nobody_else_takes() {
+    let device = Device::default();
+    let line = tuple(4000).to_string();
+    let (mut steward, _) = device.start(POLICY, &line).unwrap();
+    steward.step(SECOND);
+    let applied = device.with(|state| state.applied);
+    for round in 2..4 {
+        steward.set_services(registered(&[(&line, 70), (&line, 80)]));
+        steward.step(round * SECOND);
+    }
+    let ids: Vec<_> = steward.plan().flows.into_iter().map(|flow| flow.id).collect();
+    let origins: Vec<_> = ids.iter().map(|id| steward.flow(*id).map(|flow| flow.origin)).collect();
+    assert_eq!(origins, [Some(Origin::File)], "the file's stays");
+    assert_eq!(device.with(|state| state.applied), applied, "and nothing is searched for again");
+}
+
+#[test]
 fn a_flow_that_would_break_the_policy_is_treated_as_unregistered() {
     // A device without room for filters leaves every flow at the default queue's.
     let device = Device::default();
