@@ -144,6 +144,9 @@ impl AppLinkQueue {
             Command::Claim { stream, queue, to } => {
                 let Ends { channels, streams } = &mut *self.ends.borrow_mut();
                 if let Some(claimed) = streams.claim(stream, queue, channels) {
+                    // Both queues know it before the answer: their processes may tell each other.
+                    streams.tell_untold(channels);
+                    channels.publish();
                     // An application that did not wait for the answer has closed its queue.
                     let _ = to.send(claimed);
                 }
