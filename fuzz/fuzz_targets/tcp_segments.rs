@@ -45,7 +45,8 @@ fuzz_target!(|data: &[u8]| {
     let mut endpoint = Endpoint::new(config, [1, u64::from(how)], 0);
     let backlog = u32::from(how >> 4 & 3);
     let fast_open = u32::from(how >> 6);
-    let listener = ListenerConfig { backlog, accept_queue: 2, fast_open, ..ListenerConfig::new(80) };
+    let listener =
+        ListenerConfig { backlog, accept_queue: 2, fast_open, ..ListenerConfig::new(80) };
     let listener = endpoint.listen(listener).unwrap();
     let ours = [(Seq(0), Seq(0)); 4];
     let (clients, cookie) = (Vec::new(), Vec::new());
