@@ -44,14 +44,15 @@
 //! # Progress, order, cost
 //!
 //! Lock-free: a failed CAS means that another thread succeeded. Nothing blocks or allocates after
-//! construction. Descriptors of one producing call are contiguous and in order, and those of
-//! successive calls of one thread keep their order. Uncontended, a call costs one CAS and one
+//! construction, but for reservations that end unpublished: these leave gaps, whose list is behind a mutex while
+//! there are any. Descriptors of one producing call are contiguous and in order, and those of
+//! successive calls of one thread keep their order, unless one of them fills such a gap. Uncontended, a call costs one CAS and one
 //! fence whatever the size of the batch, so use batches.
 //!
 //! # Checking
 //!
-//! Atomics and cells come from one internal module, which takes them from loom when built with
-//! `--cfg loom`. The models in `tests/loom.rs` run by
+//! Atomics and cells, those of the list of gaps excepted, come from one internal module, which takes them from loom
+//! when built with `--cfg loom`. The models in `tests/loom.rs` run by
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test -p weever-ring --release --test loom

@@ -23,7 +23,7 @@ const SHOWN: usize = 4;
 /// Packets of a run, and pairs of runs in each round.
 const PACKETS: u64 = 2_000;
 const PAIRS: u64 = 4;
-/// After each pair, for all that waits for threads of real time.
+/// After each pair, for all that waits while these threads have real-time priority.
 const REST: Duration = Duration::from_millis(5);
 /// Simulated servers, those of the paper's figures, and the packets that they get.
 const SERVERS: [usize; 2] = [4, 8];
@@ -108,7 +108,7 @@ pub(super) fn measured(
         ),
     ];
     for round in plan.rounds() {
-        let _real_time = RealTime::begin();
+        let _real_time = RealTime::for_measuring();
         for pair in 0..PAIRS {
             let seed = round as u64 * PAIRS + pair;
             of_light.iter_mut().try_for_each(|sweep| sweep.round(light, seed))?;

@@ -137,7 +137,7 @@ impl Source for Plain {
 pub(super) enum Spread {
     /// [`SKEW`] of 100 to the first.
     Skewed,
-    /// As by a hash of flows.
+    /// As many to each, in turns: the best that flows spread by a hash could come to.
     Even,
 }
 

@@ -4,7 +4,7 @@
 //! - [`claims`](super::claims): the cost of taking packets off a shared ring.
 //! - Tables 2 and 3 of the COREC paper: threads on one queue against one thread on a plain ring, with the light
 //!   and the heavy work of [`gateway`](super::gateway).
-//! - Two threads under skewed and even load, shared against a queue each, as pairs of runs by threads of real time
+//! - Two threads under skewed and even load, shared against a queue each, as pairs of runs by threads with real-time priority
 //!   ([`pairs`](super::pairs)); drawn, if wanted, against the load ([`figures`](super::figures)).
 //! - The same by AF_XDP ([`veth`](super::veth)), as root.
 //! - The same on a virtual clock with 2, 4 and 8 servers ([`virtual_time`](super::virtual_time)).
@@ -36,7 +36,7 @@ const PAIRS: u64 = 8;
 /// The time of an encrypted packet where threads are compared at a rate: so long that what a tick of the kernel's
 /// clock takes is little beside it.
 const LONG: Duration = Duration::from_micros(50);
-/// After each pair, for all that waits for threads of real time.
+/// After each pair, for all that waits while these threads have real-time priority.
 const REST: Duration = Duration::from_millis(10);
 /// Packets on a virtual clock.
 const VIRTUAL: u64 = 100_000;
@@ -104,7 +104,7 @@ impl Rated {
     }
 
     fn round(&mut self, round: usize) -> Result<(), BenchError> {
-        let real_time = RealTime::begin();
+        let real_time = RealTime::for_measuring();
         self.is_real_time = real_time.is_some();
         for pair in 0..PAIRS {
             let seed = round as u64 * PAIRS + pair;
@@ -118,7 +118,8 @@ impl Rated {
     }
 
     fn report(&self, report: &mut Report) {
-        let priority = if self.is_real_time { "of real time" } else { "of the usual class" };
+        let priority =
+            if self.is_real_time { "with real-time priority" } else { "with the usual priority" };
         report.setup(format!(
             "at a rate: threads {priority}; encrypting takes {LONG:?}; pairs of runs with the same {SHORT} arrivals"
         ));
@@ -153,7 +154,7 @@ impl Carried {
     }
 
     fn round(&mut self, round: usize) -> Result<(), BenchError> {
-        let _real_time = RealTime::begin();
+        let _real_time = RealTime::for_measuring();
         let Carried { cables, throughput, skewed, even } = self;
         let mut full = |is_shared| cables.run(is_shared, Spread::Skewed, (SHORT / 2, 0.0), 0);
         let (shared, apart) = (full(true)?.0, full(false)?.0);
@@ -204,7 +205,7 @@ pub(super) fn measure(
         heavy_table.round(&mut heavy_team)?;
         order.round(&mut light_team)?;
         let load = (PACKETS, 0.0);
-        let real_time = RealTime::begin();
+        let real_time = RealTime::for_measuring();
         let [shared, apart] = [true, false]
             .map(|shared| heavy_team.pair(&queues((2, shared), Spread::Skewed, load, 0)));
         drop(real_time);

@@ -111,8 +111,13 @@ impl Sender {
             debug_assert!(fits, "frames are short");
             self.outbox.push_back(buffer);
             let queue = &mut self.queues[queue];
-            while queue.tx(&mut self.cache, &mut self.outbox)? == 0 {
+            if queue.tx(&mut self.cache, &mut self.outbox)? == 0 {
                 queue.flush(&mut self.cache)?;
+                if queue.tx(&mut self.cache, &mut self.outbox)? == 0 {
+                    // The device takes nothing now. The packet is made anew next time.
+                    self.outbox.drain(..).for_each(|buffer| self.cache.free(buffer));
+                    return Ok(());
+                }
             }
             self.sent += 1;
         }
@@ -120,10 +125,11 @@ impl Sender {
         queues.iter_mut().filter(|queue| queue.unsent()).try_for_each(|queue| queue.flush(cache))
     }
 
-    /// Whether there is nothing more to come.
+    /// Whether there is nothing more to come. Packets that got lost may keep the last ones from being sent.
     fn is_over(&self, now: u64) -> bool {
         let all = self.packets.len();
-        self.received == all || (self.sent == all && now > self.last.max(self.due()) + PATIENCE)
+        let patience = if self.sent == all { PATIENCE } else { 20 * PATIENCE };
+        self.received == all || now > self.last.max(self.due()) + patience
     }
 
     fn due(&self) -> u64 {
