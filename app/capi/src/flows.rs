@@ -9,7 +9,7 @@ use crate::queue::{Queue, queue_of};
 use crate::socket::{Socket, socket_of};
 use crate::values::{Endpoint, Failure, call};
 
-/// What `peer` sends to a socket or listener; NULL and family 0 are everybody.
+/// The flow from `peer` to a socket or listener; NULL and family 0 stand for any peer.
 ///
 /// # Safety
 /// `peer` is NULL or points to a `weever_endpoint`.
@@ -20,13 +20,13 @@ unsafe fn flow(to: impl Into<Handle>, peer: *const Endpoint) -> Result<Flow, Fai
     Ok(peer.map_or(flow, |peer| flow.peer(peer)))
 }
 
-/// 0 packets per second: not known.
+/// The rate, unless it is 0, which says that it is not known.
 fn with_rate(flow: Flow, rate: u64) -> Flow {
     if rate == 0 { flow } else { flow.rate(rate) }
 }
 
-/// Registers what a peer, or everybody, sends to a socket, with its packets per second. Blocks until the stack has
-/// answered.
+/// Registers the flow from a peer, or from all peers, to a socket, with its packets per second. Blocks until the
+/// stack has answered.
 ///
 /// # Safety
 /// See [`socket_of`]; `peer` is NULL or points to a `weever_endpoint`.
@@ -108,8 +108,8 @@ pub unsafe extern "C" fn weever_listener_unregister_flow(
     })
 }
 
-/// Asks for a plan with all that is registered. `EAGAIN`: too soon; `wait_ms` is then the time after which the
-/// program may ask again.
+/// Asks the policy for a plan with the flows that are registered now. `EAGAIN`: too soon; `wait_ms` is then
+/// the time after which the program may ask again.
 ///
 /// # Safety
 /// See [`queue_of`]; `wait_ms` is NULL or points to a number.

@@ -36,7 +36,7 @@ impl Socket {
             .ok_or_else(|| Failure::new(libc::EDESTADDRREQ, "the socket is not bound"))
     }
 
-    /// Its queue, and its handle there.
+    /// The socket's queue, and its handle on the queue.
     pub(crate) fn place(&self) -> Result<(*mut Queue, UdpSocket), Failure> {
         Ok((self.queue, self.bound()?.handle))
     }

@@ -153,7 +153,7 @@ impl Endpoint {
         Ok(local)
     }
 
-    /// The peer that this is, with any port if it has none; `None`: everybody.
+    /// The peer at this endpoint, with port 0 for any of its ports; `None` for any peer.
     pub(crate) fn peer(&self) -> Result<Option<SocketAddr>, Failure> {
         Ok(self.ip()?.map(|ip| SocketAddr::new(ip, self.port)))
     }

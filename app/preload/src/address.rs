@@ -38,7 +38,7 @@ pub(crate) unsafe fn read(address: *const sockaddr, len: socklen_t) -> Option<So
     }
 }
 
-/// Whether an address of the program's is of no family, by which `connect` undoes an earlier one.
+/// Whether an address has the family `AF_UNSPEC`, by which `connect` undoes an earlier one.
 ///
 /// # Safety
 /// As [`read`].
@@ -71,7 +71,8 @@ pub(crate) fn unspecified(family: c_int) -> SocketAddr {
     SocketAddr::new(ip, 0)
 }
 
-/// Whether a place for an address is none, or of a negative length: the kernel has the right complaint.
+/// Whether the buffer for an address is null or has a negative length: the kernel then reports the
+/// right error.
 ///
 /// # Safety
 /// `len` is null or valid.

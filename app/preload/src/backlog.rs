@@ -1,9 +1,9 @@
 //! Datagrams that wait in a socket until the program takes them.
 //!
-//! They wait by the worker of the stack that brought them, and are taken from the workers in turn: where a policy gives
-//! clients a worker to themselves, they have their share of the program as well, however much comes by the others. An
-//! answer goes by the worker that brought its peer's last datagram. Datagrams of one flow come by one worker, so their
-//! order is kept.
+//! There is a list for each worker of the stack, and the program reads from the lists in turn: where a policy gives
+//! clients a worker to themselves, they have their share of the program as well, however much the other workers bring.
+//! An answer is sent by the worker that brought its peer's last datagram. Datagrams of one flow come by one worker, so
+//! their order is kept.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -13,17 +13,18 @@ use weever_app_sockets::RxBuf;
 
 /// Datagrams of one worker that wait in one socket at the most; later ones are lost, as in the kernel's full buffer.
 const MOST: usize = 1024;
-/// Peers whose workers are remembered, by a hash of their addresses. Two that share a place share a worker
-/// for their answers, which costs the one of them its worker's speed and nothing else.
+/// Places of the table of peers' workers, indexed by a hash of the peers' addresses. Two peers at one
+/// place share a worker for their answers, so that one of them may get them by a slower way, and loses
+/// none.
 const PEERS: usize = 1024;
 
 /// The datagrams of a socket.
 #[derive(Default)]
 pub(crate) struct Backlog {
     by_worker: Vec<VecDeque<RxBuf<'static>>>,
-    /// The worker whose datagram is next, or the first behind it that has one.
+    /// The list to read from next; if it is empty, the first behind it that is not.
     turn: usize,
-    /// The workers of peers; there from the second worker on.
+    /// The workers of peers; empty as long as one worker has brought all datagrams.
     homes: Option<Homes>,
 }
 
@@ -40,7 +41,7 @@ impl Homes {
 }
 
 impl Backlog {
-    /// A datagram has come; one too many is lost.
+    /// Adds a datagram that has come, or drops it if its list is full.
     pub(crate) fn push(&mut self, datagram: RxBuf<'static>) {
         let worker = usize::from(datagram.worker());
         while self.by_worker.len() <= worker {
@@ -68,7 +69,7 @@ impl Backlog {
         self.by_worker[self.next()?].front()
     }
 
-    /// Gives up the next datagram, which came from `peer`: the next one is another worker's, if there is one.
+    /// Removes the next datagram, which came from `peer`. The turn passes to the next worker that has one.
     pub(crate) fn pop(&mut self, peer: SocketAddr) {
         let Some(worker) = self.next() else { return };
         self.turn = worker + 1;
@@ -82,7 +83,7 @@ impl Backlog {
         }
     }
 
-    /// The worker by which answers to a peer go; nothing where one worker brings all.
+    /// The worker that sends answers to a peer; `None` where one worker brings all datagrams.
     pub(crate) fn home(&mut self, peer: SocketAddr) -> Option<u16> {
         Some(*self.homes.as_mut()?.place(peer))
     }

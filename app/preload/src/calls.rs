@@ -15,7 +15,7 @@ use crate::state::lock;
 use crate::{address, connect, control, log, open, options, process, real, splice};
 use crate::{handover, rights};
 
-/// Parts of a message (`UIO_MAXIOV`); more are the kernel's to refuse.
+/// The most buffers of a message (`UIO_MAXIOV`); the kernel refuses more.
 const MOST_PARTS: c_int = 1024;
 
 /// The result of a call in C's manner, or the next library's.
@@ -325,7 +325,7 @@ calls! {
         real::fork()
     }
 
-    /// Changes what the process may do; its sandbox is one of these.
+    /// Changes properties of the process; one of them restricts its system calls.
     fn prctl(option: c_int, first: libc::c_ulong, second: libc::c_ulong, third: libc::c_ulong, fourth: libc::c_ulong) -> c_int {
         if option == libc::PR_SET_SECCOMP {
             process::before_sandbox();
@@ -333,18 +333,18 @@ calls! {
         real::prctl(option, first, second, third, fourth)
     }
 
-    /// Another program takes this one's place.
+    /// Replaces this program by another one.
     fn execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int {
         let _undone = handover::before_exec();
         real::execve(path, arguments, environment)
     }
 
-    /// The same, with this one's environment.
+    /// The same, with this program's environment.
     fn execv(path: *const c_char, arguments: *const *const c_char) -> c_int {
         execve(path, arguments, environment())
     }
 
-    /// The same, of a program that is looked for.
+    /// The same, with a search for the program in `PATH`.
     fn execvp(file: *const c_char, arguments: *const *const c_char) -> c_int {
         execvpe(file, arguments, environment())
     }

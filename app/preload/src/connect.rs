@@ -14,7 +14,7 @@ use crate::state::{Held, State, lock};
 use crate::wait::{Direction, Moment, until};
 use crate::{address, log, real};
 
-/// How often a close looks whether everything is acknowledged.
+/// The time between two looks of a close whether everything is acknowledged.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// `connect`.
@@ -40,7 +40,7 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
         if !waits {
             return once_more(&mut held, fd, place, to);
         }
-        // A signal has ended the first call, and not the connecting.
+        // A signal has ended the first call; the connection is still being opened.
         drop(held);
         return wait_for_connection(fd);
     }
@@ -63,7 +63,7 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
     let fast = option::<c_int>(fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) == Some(1);
     let place = begin(&mut held, fd, (kind.family, local, to), fast)?;
     if fast {
-        // The SYN waits for the first write, or for any other call that tells the stack something.
+        // The SYN leaves with the first write, or with any other call that commits the queue.
         return Ok(0);
     }
     held.commit();
@@ -322,8 +322,8 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Answer<c_int> {
     Ok(0)
 }
 
-/// Before a connection's last descriptor is closed, with `SO_LINGER`: its end is sent, and the program waits for so long
-/// that the peer acknowledges everything.
+/// Called before a connection's last descriptor is closed, with `SO_LINGER`: sends FIN, and waits up to this time until
+/// the peer has acknowledged everything.
 pub(crate) fn linger(fd: c_int) {
     let since = Moment::now();
     let mut held = lock();
@@ -403,8 +403,7 @@ impl State {
         self.commit();
     }
 
-    /// A listener that its process does not use, and that has children which may: connections that come to it wait for
-    /// them.
+    /// Lets a listener rest that this process does not use, but its children may: its connections wait for them.
     pub(crate) fn rest(&mut self, place: u32) {
         if crate::inside::is_chosen() || self.ensure(place).is_err() {
             return;
@@ -433,8 +432,8 @@ impl State {
         }
     }
 
-    /// The program leaves a connection, which may go to another process: what was not read is kept until the stack has taken
-    /// it.
+    /// Leaves a connection that may go to another process. Octets that were not read are kept until the stack has taken
+    /// them.
     pub(crate) fn leave(&mut self, place: u32, seen: bool) {
         let stream = self.files.get(place).and_then(File::on_queue);
         let Some((stream, queue)) = stream.zip(self.queue) else {
@@ -471,7 +470,8 @@ impl State {
         true
     }
 
-    /// Does something for which the ring may have no room: the stack takes entries out meanwhile.
+    /// Does something that needs room in the ring; if there is none, waits until the stack has
+    /// taken entries.
     fn insist(&mut self, what: &str, mut attempt: impl FnMut() -> Result<(), Error>) {
         for _ in 0..1000 {
             match attempt() {

@@ -1,20 +1,22 @@
-//! Signals that come while their thread has the lock, or waits for it: the program's handler runs when it has given the lock back.
+//! Signals that come while their thread has the lock, or waits for it: the program's handler runs after the thread has
+//! released the lock.
 //!
-//! A handler may do what it likes as far as the kernel goes: PostgreSQL's forks. Here it would wait for a lock that its own
-//! thread has. The signal is sent again, to the same thread with all that is known of it, so that it looks as
-//! if it had come a moment later.
+//! The kernel lets a handler make any system call: PostgreSQL's forks. Inside this library the handler would wait for a
+//! lock that its own thread has. So the signal is sent again later, to the same thread with the same `siginfo_t`, as if
+//! it had come a moment later.
 
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 
 use libc::{c_int, siginfo_t};
 
-/// Signals below this are deferred. Those of real time would have to be queued; they run at once.
+/// Signals below this number are deferred. Real-time signals would have to be queued; their
+/// handlers run at once.
 const MOST: usize = 32;
 
-/// What a thread has to do later.
+/// The deferred signals of a thread.
 struct Deferred {
-    /// It has the lock, or is about to.
+    /// The thread has the lock, or is about to take it.
     busy: Cell<bool>,
     /// A bit for each signal that has come meanwhile.
     came: Cell<u32>,
@@ -37,7 +39,7 @@ pub(crate) fn begin() {
     DEFERRED.with(|deferred| deferred.busy.set(true));
 }
 
-/// It has given the lock back: signals that came meanwhile come now.
+/// The calling thread has released the lock: signals that came meanwhile are sent again now.
 #[inline]
 pub(crate) fn end() {
     DEFERRED.with(|deferred| {
@@ -48,12 +50,12 @@ pub(crate) fn end() {
     });
 }
 
-/// In a child of `fork`: what has come to its parent is the parent's.
+/// Called in a child of `fork`: forgets the signals of its parent.
 pub(crate) fn inherit() {
     DEFERRED.with(|deferred| deferred.came.set(0));
 }
 
-/// In a handler: whether the signal comes again later.
+/// Called in a handler: whether the signal is deferred, and comes again later.
 pub(crate) fn defers(signal: c_int, info: *const siginfo_t) -> bool {
     DEFERRED.with(|deferred| {
         let number = signal as usize;

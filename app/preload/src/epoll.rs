@@ -150,7 +150,8 @@ impl State {
         }
     }
 
-    /// Whether `EPOLLEXCLUSIVE` is used as it must not be (epoll_ctl(2)): with other flags, or changed.
+    /// Whether `EPOLLEXCLUSIVE` is misused (epoll_ctl(2)): with flags that exclude it, or in a
+    /// modification.
     fn misuses_exclusive(
         &self,
         set: u32,

@@ -74,13 +74,13 @@ pub(crate) struct Stream {
     pub(crate) mute: bool,
     /// A write found no room.
     pub(crate) blocked: bool,
-    /// What is written goes with the SYN (`MSG_FASTOPEN`, `TCP_FASTOPEN_CONNECT`).
+    /// The first octets go with the SYN (`MSG_FASTOPEN`, `TCP_FASTOPEN_CONNECT`).
     pub(crate) fast: bool,
     /// The last write said that more follows (`MSG_MORE`).
     pub(crate) more: bool,
-    /// Other processes hold it, too.
+    /// Other processes hold the stream, too.
     pub(crate) shared: bool,
-    /// Another process may have its octets; then it is on no queue here.
+    /// The stream is on no queue of this process; another one may have it.
     pub(crate) away: Option<Away>,
     /// How the connection is doing, after it was asked for.
     pub(crate) info: Option<StreamInfo>,
@@ -113,7 +113,7 @@ impl Stream {
         }
     }
 
-    /// Whether there are octets to read, so many at least.
+    /// Whether at least this many octets can be read.
     fn has(&self, low_water: usize) -> bool {
         !self.received.is_empty() && (low_water <= 1 || self.readable() >= low_water)
     }
@@ -172,7 +172,7 @@ impl Options {
 
 /// A socket of the program's that is on weever.
 pub(crate) struct File {
-    /// The program has left it; it is kept until the stack has taken what was not read.
+    /// The program has left it; it is kept until the stack has taken the octets that were not read.
     pub(crate) left: bool,
     /// Descriptors of this process that lead to it.
     pub(crate) descriptors: u32,
@@ -232,7 +232,7 @@ impl File {
         }
     }
 
-    /// Whether other processes hold it, too, or one of them may have it.
+    /// Whether other processes hold the stream, or one of them may have it on its queue.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(&self.kind, Kind::Stream(stream) if stream.shared || stream.away.is_some())
     }
@@ -254,9 +254,9 @@ impl File {
 impl Stream {
     fn readiness(&self, low_water: usize) -> u32 {
         match self.phase {
-            // It waits for what it shall send.
+            // A deferred SYN waits for the octets that it carries.
             Phase::Connecting => bits(self.fast && !self.blocked, OUT),
-            // Another process may have it: each use finds out.
+            // Another process may have it; each use claims it.
             Phase::Connected if self.away.is_some() => 0,
             // As Linux: everything is ready, since nothing would block.
             Phase::Over => IN | OUT | HUP | RDHUP,

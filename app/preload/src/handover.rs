@@ -1,7 +1,8 @@
 //! Sockets that a program keeps across `exec`: the next one in the process finds them described in a sealed memory file.
 //!
-//! A line for each socket, with the descriptors that lead to it. A stream goes with a connection to the stack that holds
-//! it ([`passing`](crate::passing)), so nobody has to be told: when the next program ends, or closes it, that is closed.
+//! A line for each socket, with the descriptors that lead to it. A stream goes with a connection to the stack that
+//! holds it ([`passing`](crate::passing)). When the next program closes the stream, or ends, the kernel closes that
+//! connection, which tells the stack.
 
 use std::ffi::CStr;
 use std::fmt::Write as _;
@@ -25,13 +26,13 @@ pub(crate) const MAGIC: &str = "weever sockets 1\n";
 /// Its seals, by which the next program knows it.
 const SEALS: c_int =
     libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
-/// Numbers of descriptors among which it is.
+/// Descriptor numbers below this one are searched for the file.
 const AMONG: c_int = 1024;
 
-/// What was made for the next program; undone when there is none.
+/// The descriptors that were made for the next program; closed if `exec` fails.
 pub(crate) struct Handover {
     file: c_int,
-    /// Their connections end with this program, if the next one does not have them.
+    /// The holders' connections, which end if the next program does not get them.
     _holders: Vec<Holder>,
 }
 
@@ -93,7 +94,7 @@ pub(crate) fn sealed(text: &str) -> Option<c_int> {
 }
 
 impl State {
-    /// The sockets with descriptors that stay open, and these.
+    /// The sockets with descriptors that stay open, with these descriptors.
     fn kept(&self) -> Vec<(u32, Vec<c_int>)> {
         let mut kept: Vec<(u32, Vec<c_int>)> = Vec::new();
         for fd in numbers::used(0, u32::MAX) {
@@ -111,7 +112,7 @@ impl State {
         kept
     }
 
-    /// A line for a socket; nothing for one that is over.
+    /// The line that describes a socket; `None` for one that has ended.
     fn describe(&mut self, place: u32, holders: &mut Vec<Holder>) -> Option<String> {
         let queue = self.queue;
         let File { family, local, kernel, kind, .. } = self.files.get_mut(place)?;
@@ -148,15 +149,15 @@ impl State {
         })
     }
 
-    /// Takes the sockets over that the program before has left to this one.
+    /// Takes over the sockets that the previous program has left to this one.
     pub(crate) fn take_over(&mut self) {
         if let Some(text) = find() {
             self.take_lines(&text, &[]);
         }
     }
 
-    /// Takes the described sockets over; how many descriptors of holders there were. `now` has the numbers of
-    /// descriptors, then and now, where they have changed.
+    /// Takes over the described sockets, and returns the number of holders' descriptors. `now` maps the
+    /// descriptors' numbers of then to those of now, where they have changed.
     pub(crate) fn take_lines(&mut self, text: &str, now: &[(c_int, c_int)]) -> usize {
         let mut holders = 0;
         for line in text.lines() {
@@ -235,7 +236,7 @@ impl State {
     }
 }
 
-/// The text that the program before has left, behind its first line.
+/// The text that the previous program has left, without its first line.
 fn find() -> Option<String> {
     let (fd, text) = (0..AMONG).find_map(|fd| Some((fd, read(fd)?)))?;
     // SAFETY: it was left for this library.
@@ -243,7 +244,7 @@ fn find() -> Option<String> {
     Some(text)
 }
 
-/// The text of a descriptor, behind its first line, if it is such a file.
+/// The text of a descriptor without its first line, if it is such a file.
 pub(crate) fn read(fd: c_int) -> Option<String> {
     // SAFETY: it has no pointers; a descriptor of another kind is only asked.
     if unsafe { real::fcntl(fd, libc::F_GET_SEALS, 0) } != SEALS {

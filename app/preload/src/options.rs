@@ -299,7 +299,7 @@ pub(crate) unsafe fn get(
     if (level, name) == (SOL_SOCKET, libc::SO_ERROR) {
         // SAFETY: the caller's promise.
         if value.is_null() || unsafe { len.as_ref() }.is_none_or(|len| len.cast_signed() < 0) {
-            // The kernel has the right complaint.
+            // The kernel reports the right error.
             return Err(crate::failure::Failure::Kernel);
         }
         let errno = std::mem::take(&mut file.error);

@@ -5,7 +5,7 @@ use libc::iovec;
 /// Octets that a program sends.
 pub(crate) struct Parts<'p>(&'p [iovec]);
 
-/// Whether a part that is not empty is at no place: the C library's calls say `EFAULT` then.
+/// Whether a buffer is null and not empty: the C library's calls then fail with `EFAULT`.
 fn is_nowhere(parts: &[iovec]) -> bool {
     parts.iter().any(|part| part.iov_base.is_null() && part.iov_len > 0)
 }

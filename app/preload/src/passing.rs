@@ -21,16 +21,17 @@ use crate::numbers::{self, Meaning};
 use crate::state::State;
 use crate::{inside, log, open, real};
 
-/// Internal descriptors have numbers from here on, where programs do not put theirs by `dup2`.
+/// Internal descriptors have numbers from here on, which programs rarely choose for `dup2`.
 const HIGH: usize = 200;
-/// How often the stack is asked to take entries out of a full ring.
+/// The attempts to have the stack take entries out of a full ring.
 const PATIENCE: usize = 1000;
 
-/// A holder of streams, whose descriptor is out of the program's reach.
+/// A holder of streams, with a descriptor that the program does not use.
 pub(crate) struct Passport(pub(crate) Holder);
 
 impl Passport {
-    /// A holder for this process or its child, by a descriptor of its own; nothing while all are in use.
+    /// A holder for this process or its child, with a descriptor of its own; `None` if no descriptor is
+    /// free.
     pub(crate) fn new(holder: &Holder) -> Option<Passport> {
         let fd = holder.as_fd().as_raw_fd();
         let again = |from| {
@@ -65,7 +66,7 @@ impl Drop for Passport {
 /// The holder by which a stream that is away can be claimed.
 #[derive(Clone)]
 pub(crate) enum By {
-    /// This process' queue, which had it before.
+    /// This process' queue, which had the stream before.
     Queue,
     Passport(Arc<Passport>),
 }
@@ -78,7 +79,7 @@ pub(crate) struct Away {
     pub(crate) number: SocketId,
 }
 
-/// What a child needs to use its parent's streams.
+/// The streams that a child inherits, by their places, and how it can claim them.
 #[derive(Default)]
 pub(crate) struct Inheritance(Vec<(u32, Away)>);
 
@@ -144,7 +145,7 @@ impl State {
         None
     }
 
-    /// Tells the stack of octets in the middle of a frame, too.
+    /// Reports octets that were read to the stack even within a frame.
     pub(crate) fn say_what_was_read(&mut self) {
         for (_, file) in self.files.iter_mut() {
             if let Kind::Stream(stream) = &mut file.kind {
@@ -154,7 +155,7 @@ impl State {
         self.commit();
     }
 
-    /// In the parent: the streams are its child's as well.
+    /// Called in the parent: its child holds the streams as well.
     pub(crate) fn share(&mut self, inheritance: Inheritance) {
         for (place, _) in inheritance.0 {
             if let Some(Kind::Stream(stream)) = self.files.get_mut(place).map(|f| &mut f.kind) {
@@ -163,7 +164,7 @@ impl State {
         }
     }
 
-    /// In the child: the streams are its own when it uses them.
+    /// Called in the child: the streams are away until it uses them.
     pub(crate) fn inherit_streams(&mut self, inheritance: Inheritance) {
         for (_, file) in self.files.iter_mut() {
             let Kind::Stream(stream) = &mut file.kind else { continue };
@@ -215,8 +216,8 @@ impl State {
         }
     }
 
-    /// Before a process gives up what it needs to do so later: it can bring its streams that are away, and a thread can
-    /// sleep, without new descriptors. They stay away: it may not be the one that uses them.
+    /// Called before a process changes its user or root: opens everything now that it needs to claim its streams later
+    /// and to sleep. The streams stay away, since another process may be the one that uses them.
     pub(crate) fn prepare(&mut self) {
         let away =
             |file: &File| matches!(&file.kind, Kind::Stream(stream) if stream.away.is_some());
@@ -230,7 +231,8 @@ impl State {
         }
     }
 
-    /// Before a process can do hardly anything but read and write: its streams that are away are brought here.
+    /// Called before a process enters a sandbox that permits hardly more than reads and writes: claims its
+    /// streams that are away.
     pub(crate) fn bring_all(&mut self) {
         let away =
             |file: &File| matches!(&file.kind, Kind::Stream(stream) if stream.away.is_some());

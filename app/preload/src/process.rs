@@ -1,9 +1,9 @@
 //! Fork, and changes of the user: a process has a queue of its own.
 //!
-//! Rings have one writer, so a child does not touch its parent's queue. It connects to the stack at once, while it
-//! is still the user that its parent was, and opens its queue and the sockets that it has inherited when it first
-//! uses one. A listener that its process has not used gets no connections from then on: they go to those that accept,
-//! and wait while nobody does.
+//! Rings have one writer, so a child does not touch its parent's queue. It connects to the stack at once, while it is
+//! still the user that its parent was, and opens its queue and the sockets that it has inherited when it first uses
+//! one. A listener that its process has not used gets no connections from then on: they go to those that accept, and
+//! wait while no process does.
 
 use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
@@ -113,7 +113,8 @@ fn close(fd: c_int) {
     unsafe { real::close(fd) };
 }
 
-/// The program is about to restrict its system calls: it brings what it has inherited while it can.
+/// The program is about to restrict its system calls: it claims the streams that it has inherited
+/// while it can.
 pub(crate) fn before_sandbox() {
     lock().bring_all();
 }

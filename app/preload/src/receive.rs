@@ -36,7 +36,7 @@ pub(crate) unsafe fn receive(
         // Errors are told as Linux tells them without `IP_RECVERR`: the kernel's queue of them is empty.
         return Err(Failure::Kernel);
     }
-    // What is discarded needs no place (tcp(7)).
+    // Octets that are discarded (`MSG_TRUNC`, tcp(7)) need no buffer.
     if flags & MSG_TRUNC == 0 && places.is_nowhere() {
         return fail(libc::EFAULT);
     }
@@ -72,7 +72,7 @@ fn stream(
     let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
     let Kind::Stream(stream) = &mut file.kind else { return fail(libc::ENOTCONN) };
     if flags & libc::MSG_OOB != 0 {
-        // No urgent octet ever comes alone (tcp(7)).
+        // There is never an urgent octet to read (tcp(7)).
         return fail(libc::EINVAL);
     }
     let whole = flags & MSG_WAITALL != 0 && flags & MSG_PEEK == 0;

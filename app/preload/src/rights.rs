@@ -1,8 +1,8 @@
 //! Descriptors of sockets that are sent to other processes (`SCM_RIGHTS`, unix(7)).
 //!
-//! A connection's holder goes along, behind the program's descriptors, and a [description](crate::handover) of what each is. The
-//! receiving process' shim takes both out before its program sees the message. On its way the holder keeps the connection: it
-//! is closed if nobody receives it.
+//! A connection's holder goes along, behind the program's descriptors, with a [description](crate::handover) of each.
+//! The receiving process' shim takes both out before its program sees the message. On its way the holder keeps the
+//! connection: it is closed if nobody receives it.
 
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
@@ -72,7 +72,7 @@ struct Written {
     len: usize,
     /// Something had no room.
     cut: bool,
-    /// Descriptors that had none.
+    /// Descriptors for which there was no room.
     left_out: Vec<c_int>,
 }
 
@@ -106,7 +106,7 @@ fn close_all(fds: &[c_int]) {
     fds.iter().for_each(|fd| _ = unsafe { real::close(*fd) });
 }
 
-/// Sends a message with descriptors of weever's sockets; nothing when it has none.
+/// Sends a message with descriptors of weever's sockets; `None` when it has none.
 ///
 /// # Safety
 /// As `sendmsg` of the C library.
@@ -137,7 +137,8 @@ pub(crate) unsafe fn send(fd: c_int, message: &msghdr, flags: c_int) -> Option<s
     sent
 }
 
-/// Receives a message whose control part may have descriptors of weever's sockets; nothing when it cannot.
+/// Receives a message whose control part may have descriptors of weever's sockets; `None` when it cannot
+/// have any.
 ///
 /// # Safety
 /// As `recvmsg` of the C library.
@@ -177,7 +178,8 @@ pub(crate) unsafe fn receive(fd: c_int, message: &mut msghdr, flags: c_int) -> O
     Some(got)
 }
 
-/// Takes out what was sent along with a program's descriptors, and makes these weever's.
+/// Takes out holders and descriptions that were sent along with a program's descriptors, and makes
+/// these sockets of weever.
 fn unpack(fds: &mut Vec<c_int>) {
     let Some(text) = fds.last().and_then(|last| handover::read(*last)) else { return };
     let Some((first, lines)) = text.split_once('\n') else { return };

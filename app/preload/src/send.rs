@@ -47,7 +47,7 @@ pub(crate) fn send(
                 Some(Kind::Udp(_)) => {
                     datagram(held, place, (parts, flags), (to, sending), &mut done)
                 }
-                // As Linux has it for a listener.
+                // Linux returns the same for a listener.
                 _ => fail(libc::EPIPE),
             };
             held.commit_soon();

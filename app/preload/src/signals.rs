@@ -6,9 +6,9 @@
 //!                           └──► interrupted: by a handler with SA_RESTART, or without?
 //! ```
 //!
-//! A call waits in `ppoll`, which the kernel never restarts; which handler has interrupted it is known by nobody but the
-//! handler. So the kernel is given one that notes this and calls the program's. Signals that a thread raises by
-//! itself (a fault, say) are not touched, and the program sees its own handlers when it asks.
+//! A call waits in `ppoll`, which the kernel never restarts, and only the handler itself can tell which one has
+//! interrupted it. So the kernel is given a handler that notes this and calls the program's. Signals that a thread
+//! raises by itself (a fault, say) are not touched, and the program sees its own handlers when it asks.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicUsize, Ordering};
@@ -21,7 +21,8 @@ use crate::{deferred, real};
 
 /// Signals have numbers up to this.
 const MOST: usize = 64;
-/// Threads that can wait at once and tell one handler from another; for others any signal is `EINTR`.
+/// The most threads whose waits distinguish handlers with and without `SA_RESTART`; in further ones
+/// any signal ends a wait with `EINTR`.
 const THREADS: usize = 256;
 
 const RESTARTS: u8 = 1;

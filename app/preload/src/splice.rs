@@ -21,7 +21,7 @@ const MOST: usize = 64 * 1024;
 /// `SPLICE_F_NONBLOCK` (`linux/splice.h`).
 const NONBLOCK: c_uint = 2;
 
-/// `splice`, where at least one side is weever's.
+/// `splice` with a socket of weever on at least one side.
 pub(crate) fn splice(
     (from, has_from): (c_int, bool),
     (to, has_to): (c_int, bool),
@@ -33,7 +33,7 @@ pub(crate) fn splice(
     if !is_pipe(pipe) {
         return fail(libc::EINVAL);
     }
-    // Neither has a position (splice(2)): a pipe's is ESPIPE, a socket's EINVAL.
+    // Neither side has a position (splice(2)): one for a pipe is ESPIPE, one for a socket EINVAL.
     let (pipes, sockets) = if into_socket { (has_from, has_to) } else { (has_to, has_from) };
     if pipes || sockets {
         return fail(if pipes { libc::ESPIPE } else { libc::EINVAL });
@@ -78,7 +78,7 @@ fn write(pipe: c_int, from: &[u8]) -> Answer<usize> {
     usize::try_from(put).or_else(|_| fail(real::errno()))
 }
 
-/// Waits for a pipe, unless it is not to be waited for.
+/// Waits for a pipe, unless the call must not wait.
 fn wait_for(pipe: c_int, events: c_short, wait: bool) -> Answer<()> {
     // SAFETY: it has no pointers.
     let flags = unsafe { libc::fcntl(pipe, libc::F_GETFL) };

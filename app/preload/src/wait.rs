@@ -11,7 +11,7 @@ use crate::signals::Watching;
 use crate::state::{Held, Sleeper, Watch, eventfd, lock};
 use crate::{log, real};
 
-/// How long a process with hardly any descriptors waits for one before it looks at the others.
+/// The time between looks at the other descriptors in a process that may wait for only one.
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// A moment of the monotonic clock, as the system has it and not the C library: another preloaded library may give the
@@ -28,7 +28,7 @@ impl Moment {
         Moment(Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default()))
     }
 
-    /// Time since then.
+    /// The time since this moment.
     pub(crate) fn elapsed(self) -> Duration {
         Moment::now().0.saturating_sub(self.0)
     }
@@ -117,7 +117,7 @@ pub(crate) fn until_signal<T>(
         let until = Until { limit: left, mask: std::ptr::null(), restarts: limit.is_none() };
         match sleep(held, watch, &mut kernel[..also], until) {
             Ok(again) => held = again,
-            // What has come before the signal is not left behind.
+            // Events that came before the signal are reported.
             Err(Failure::Errno(errno @ (libc::EINTR | libc::ERESTART))) => {
                 held = lock();
                 held.pump();
@@ -192,8 +192,8 @@ fn wait_for(entries: &mut [pollfd], limit: Option<Duration>, mask: *const sigset
     unsafe { real::ppoll(entries.as_mut_ptr(), entries.len() as nfds_t, limit, mask) }
 }
 
-/// The same in a process that may open hardly any descriptors (`RLIMIT_NOFILE`), and thus wait for no more: for the first
-/// entry, a little while, and a look at each of the others.
+/// The same in a process whose `RLIMIT_NOFILE` permits `ppoll` with one entry only: waits for the first entry a little
+/// while, and then looks at each of the others.
 fn wait_for_few(entries: &mut [pollfd], limit: Option<Duration>, mask: *const sigset_t) -> c_int {
     let Some((first, others)) = entries.split_first_mut() else { return 0 };
     let short = limit.map_or(GLANCE, |limit| limit.min(GLANCE));
@@ -270,7 +270,7 @@ pub(crate) fn poll(
     }
 }
 
-/// After a signal: what is ready is told first, as on Linux.
+/// After a signal, ready descriptors are reported first, as on Linux.
 fn ready_or_interrupted(entries: &mut [pollfd]) -> Answer<c_int> {
     let mut held = lock();
     held.pump();

@@ -74,8 +74,9 @@ pub enum Request {
         sharing: Share,
         /// Connections that may wait to be accepted.
         backlog: u32,
-        /// Whether the application says of each connection that it was [accepted](crate::Kind::Accepted): those that
-        /// were not, when the listener or its application is gone, go to the next listener with this binding.
+        /// Whether the application reports each connection that its program has [accepted](crate::Kind::Accepted).
+        /// When the listener or its application is gone, connections that were not accepted go to the next listener
+        /// with this binding.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         accepts_each: bool,
     },
@@ -104,15 +105,15 @@ pub enum Request {
         /// The address.
         address: IpAddr,
     },
-    /// Registers a flow: everything to a socket or listener, or what one peer sends to it, with the rate that the
+    /// Registers a flow: all packets to a socket or listener, or those of one peer, with the rate that the
     /// application expects. A policy knows it from the next plan on.
     RegisterFlow {
         /// The socket's number.
         socket: u32,
-        /// The peer, with port 0 for all of its ports; without, everybody.
+        /// The peer, with port 0 for all of its ports; `None` for all peers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         peer: Option<SocketAddr>,
-        /// Packets per second; without, the rate is not known.
+        /// Packets per second; `None` if the rate is not known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rate: Option<u64>,
     },
@@ -124,32 +125,35 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         peer: Option<SocketAddr>,
     },
-    /// Asks for a search for a better plan, now that flows and rates are as they are.
+    /// Asks for a search for a better plan for the present flows and rates.
     Plan,
     /// Closes a socket.
     Close {
         /// Its number.
         socket: u32,
     },
-    /// Whether a listener gets connections. While none of those with its binding does, they wait, up to its backlog.
+    /// Sets whether a listener gets connections. While no listener with its binding does, connections wait, up to
+    /// its backlog.
     Serve {
         /// Its number.
         socket: u32,
-        /// It gets connections, as a new one does.
+        /// Whether it gets connections, as a new listener does.
         serves: bool,
     },
-    /// First of all, instead of [`OpenQueue`](Self::OpenQueue): the connection holds streams of another holder, a
-    /// queue or a connection like this one, for a process that may use them later. They are not closed before it is.
+    /// The first request of a connection, instead of [`OpenQueue`](Self::OpenQueue): the connection holds streams of
+    /// another holder (a queue, or a connection like this one) for a process that may use them later. The streams
+    /// stay open at least as long as this connection.
     Hold {
         /// The holder.
         holder: u32,
         /// Its key.
         key: u64,
-        /// One of its streams; without, all.
+        /// One of its streams; `None` for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stream: Option<u32>,
     },
-    /// Takes a stream that this connection holds to a queue; what its queue before has not consumed comes again.
+    /// Takes a stream that this connection holds to a queue. Octets that the previous queue has not consumed are
+    /// delivered again.
     Claim {
         /// Its number, as the first holder had it.
         stream: u32,
@@ -158,7 +162,7 @@ pub enum Request {
         /// The queue's key.
         key: u64,
     },
-    /// Holds a stream no more.
+    /// Stops holding a stream.
     Release {
         /// Its number, as the first holder had it.
         stream: u32,
@@ -191,17 +195,17 @@ pub enum Response {
         queue: u32,
         /// How many channels there are.
         channels: u32,
-        /// Says in other connections that this queue is the application's.
+        /// Proves in other connections that they belong to this queue's application.
         key: u64,
     },
     /// The connection holds streams.
     Held {
         /// Its number, as a holder.
         holder: u32,
-        /// Says in other connections that it is the application's.
+        /// Proves in other connections that they belong to the same application.
         key: u64,
     },
-    /// The stream is the queue's: entries of this number come and go by the channel.
+    /// The stream belongs to the queue: the channel carries its entries, with this number.
     Claimed {
         /// Its number on the queue.
         stream: u32,
@@ -229,7 +233,7 @@ pub enum Response {
     },
     /// It is done.
     Done,
-    /// No plan is made: the application has asked for too many lately.
+    /// No plan is made: the application has no token left.
     TooSoon {
         /// The time after which it may ask again, in milliseconds.
         wait_ms: u64,

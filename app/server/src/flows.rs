@@ -1,10 +1,10 @@
 //! Flows that applications register with a policy, and how often each may ask for a plan.
 //!
-//! An application knows before its packets come how fast a flow will be: it registers everything to one of its
-//! sockets, or what one peer sends there, with a rate. Registering is cheap and changes nothing by itself; the
-//! policy's keeper reads the registered flows whenever it plans. A search takes time, so an application that asks
-//! for one spends a token, of which it gets a few, and one more from time to time (Dragonet's queue management,
-//! §3.2.5). An application without a token learns when it will have one.
+//! An application knows before its packets come how fast a flow will be: it registers all packets to one of its
+//! sockets, or those of one peer, with a rate. Registering is cheap and changes nothing by itself; the steward
+//! reads the registered flows whenever it plans. A search takes time, so an application that asks for one spends
+//! a token, of which it gets a few, and one more from time to time (Dragonet's queue management, §3.2.5). An
+//! application without a token learns when it will have one.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,12 +24,14 @@ pub struct PlanTokens {
     pub refill: Duration,
 }
 
-/// The tokens of applications: of those with a name in the policy, each; of all others, each user.
+/// The tokens of applications: each application that the policy names has its own, all others of
+/// one user share theirs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanLimits {
     /// By the name that the application gave its queue.
     pub named: BTreeMap<String, PlanTokens>,
-    /// Those of every other user. A process may open queues of many names: they share these.
+    /// The limits of every user for all other applications together, since a process may open
+    /// queues with many names.
     pub others: PlanTokens,
 }
 
@@ -56,7 +58,7 @@ pub(crate) struct Flows {
     by_socket: BTreeMap<u32, BTreeMap<Option<SocketAddr>, RegisteredFlow>>,
     of_queue: BTreeMap<QueueId, usize>,
     last_number: u32,
-    /// Without them nobody plans.
+    /// `None`: the stack has no policy.
     pub(crate) limits: Option<PlanLimits>,
     /// When each account will have all of its tokens again.
     full_at: BTreeMap<Account, Instant>,
@@ -90,7 +92,7 @@ impl Flows {
         Ok(())
     }
 
-    /// Takes a flow back; false if there is none.
+    /// Removes the registration of a flow; false if there is none.
     pub(crate) fn unregister(
         &mut self,
         queue: QueueId,
@@ -110,7 +112,7 @@ impl Flows {
         self.by_socket.get(&socket).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// A socket is closed.
+    /// Removes the flows of a socket that is closed.
     pub(crate) fn forget(&mut self, queue: QueueId, socket: u32) {
         let gone = self.by_socket.remove(&socket).map_or(0, |flows| flows.len());
         if let Some(count) = self.of_queue.get_mut(&queue) {
@@ -118,7 +120,7 @@ impl Flows {
         }
     }
 
-    /// A queue is closed, and all sockets on it.
+    /// Removes the flows of a queue that is closed, with all its sockets.
     pub(crate) fn forget_queue(&mut self, queue: QueueId) {
         self.of_queue.remove(&queue);
     }

@@ -6,12 +6,13 @@
 //!     └────────────── Claim by A, a holder now ───────┘
 //! ```
 //!
-//! A holder is a connection of the control socket that a process and its children inherit, or a queue that another
-//! has claimed a stream of. A stream whose queue lets go of it, or is gone, *rests* while it has holders: octets stay in the
-//! transport's window, and events wait. It is closed when nobody holds it.
+//! A holder is a connection of the control socket that a process and its children inherit, or a queue that another has
+//! claimed a stream of. A stream whose queue releases it, or is gone, *rests* while it has holders: octets stay in the
+//! transport's window, and events wait. It is closed when it has no holder left.
 //!
-//! A claim is carried out once all entries are taken that the queue before had published by then, so what that
-//! process did first comes first. Streams with several holders do not move between workers.
+//! A claim is carried out once all entries are taken that the previous queue had published by then, so that
+//! this process' writes come before those of the next one. Streams with several holders do not move between
+//! workers.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -127,7 +128,8 @@ impl Streams {
         Ok(true)
     }
 
-    /// Finds out what becomes of a stream that has no queue any more: one that no program has seen is reset.
+    /// Decides about a stream that has no queue any more: it goes to another listener, rests, or is closed.
+    /// One that no program has seen is reset.
     fn leave(&mut self, id: StreamId, unseen: bool) {
         match self.open.get(&id) {
             Some(stream) if stream.waits.is_some() => self.unplaced.push(id),
@@ -146,7 +148,7 @@ impl Streams {
         }
         stream.filled.clear();
         octets.append(&mut rest.octets);
-        // The application had read the others, but not said so.
+        // The application had read the other octets, but not reported it.
         let read = stream.unread.saturating_sub(octets.len() as u64);
         stream.unread -= read;
         rest.octets = octets;
@@ -176,7 +178,7 @@ impl Streams {
         self.released.push_back(name);
     }
 
-    /// A stream that rests is a queue's from now on.
+    /// Gives a stream that rests to a queue.
     pub(crate) fn settle_on(&mut self, id: StreamId, queue: u32, channels: &mut Channels) {
         let Some(stream) = self.open.get_mut(&id) else { return };
         (stream.queue, stream.number) = (queue, id);
@@ -187,7 +189,8 @@ impl Streams {
         self.wake_resting(channels);
     }
 
-    /// Delivers to queues what came to their streams while these rested, as far as there is room.
+    /// Delivers octets and events that came while streams rested to their queues, as far as there
+    /// is room.
     pub(crate) fn wake_resting(&mut self, channels: &mut Channels) {
         for id in std::mem::take(&mut self.resting) {
             let Some(stream) = self.open.get_mut(&id) else { continue };
@@ -213,8 +216,8 @@ impl Streams {
         self.unplaced.append(&mut self.stuck);
     }
 
-    /// Takes an entry of an application about a stream that it holds, but does not have. What it writes goes; closing
-    /// it means that it holds it no more.
+    /// Takes an entry of an application about a stream that it holds, but that is on another queue. Octets that it
+    /// writes are dropped; a close ends the hold.
     pub(crate) fn take_of_holder(
         &mut self,
         channel: &mut Channel,
@@ -237,7 +240,7 @@ impl Streams {
                 self.release(queue, Some(number));
                 true
             }
-            // It had read something before it knew that the stream is another's.
+            // It had read octets before it knew that the stream is on another queue.
             (Kind::Consumed, _) => true,
             _ => false,
         })

@@ -1,8 +1,8 @@
 //! Listeners: connections go to those with one binding in turn.
 //!
-//! The application of one that *accepts each* says which connections its program has accepted. The others wait: when
-//! their listener or its process is gone, they go to the next listener with the same binding, in the order in
-//! which they came, with all that they have brought. Without one they are reset, as on Linux.
+//! The application of a listener that *accepts each* reports which connections its program has accepted. The others
+//! wait: when their listener or its process is gone, they go to the next listener with the same binding, in the
+//! order in which they came, with all their octets. If there is none they are reset, as on Linux.
 
 use std::net::SocketAddr;
 
@@ -26,7 +26,7 @@ impl Streams {
         self.requests.push(StreamRequest::Listen { listener: id, binding, backlog });
     }
 
-    /// Whether a listener gets connections from now on.
+    /// Sets whether a listener gets connections from now on.
     pub(crate) fn serve(&mut self, listener: u32, serves: bool) {
         let members = self.groups.iter_mut().flat_map(|group| &mut group.members);
         members
@@ -53,7 +53,7 @@ impl Streams {
         Some(self.groups.iter().find(|group| group.members.iter().any(is_it))?.id)
     }
 
-    /// Gives a new connection to the next listener of a group; nothing while none has room.
+    /// Gives a new connection to the next listener of a group; `None` while none has room.
     pub(crate) fn arrive(
         &mut self,
         listener: StreamId,
@@ -127,7 +127,8 @@ impl Streams {
         Ok(self.open.get_mut(&id).is_some_and(|stream| stream.waits.take().is_some()))
     }
 
-    /// Gives connections that nobody has accepted to other listeners, in the order in which they came.
+    /// Gives connections that no program has accepted to other listeners, in the order in which they
+    /// came.
     pub(crate) fn place(&mut self, channels: &mut Channels) {
         let mut all = std::mem::take(&mut self.unplaced);
         let order = |id: &StreamId| {
@@ -156,7 +157,7 @@ impl Streams {
         }
     }
 
-    /// Closes or resets a stream that is nobody's; what is told of it from now on is told to nobody.
+    /// Closes or resets a stream without a queue and without holders; its later events are ignored.
     pub(crate) fn close_resting(&mut self, id: StreamId, reset: bool) {
         let Some(stream) = self.open.get_mut(&id) else { return };
         stream.open = false;

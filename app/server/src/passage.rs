@@ -36,7 +36,7 @@ pub(crate) enum Told {
     Info(Box<[u8; LINUX_INFO_LEN]>),
     /// The stream is at this worker now.
     Moved(u16),
-    /// The stream is not the queue's any more.
+    /// The stream does not belong to the queue any more.
     Released,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Relay {
     pub(crate) number: u32,
     /// The worker that has it; unknown until that says so.
     pub(crate) to: Option<u16>,
-    /// Actions for the next worker, as long as that is unknown.
+    /// Actions for the next worker, kept while that worker is unknown.
     pub(crate) out: VecDeque<Action>,
     /// The application has changed over, or closed the stream.
     pub(crate) done: bool,

@@ -1,4 +1,4 @@
-//! What applications ask of the stack's policy: flows of their sockets, and plans.
+//! Requests of applications to the stack's policy: flows of their sockets, and plans.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -10,13 +10,14 @@ use crate::request::{QueueId, ServerError};
 use crate::server::AppServer;
 
 impl AppServer {
-    /// Lets applications ask for plans, as often as `limits` say. Before that there is no policy, and they are
-    /// refused.
+    /// Lets applications ask for plans, as often as `limits` say. Before the first call there is no policy,
+    /// and requests are refused.
     pub fn set_plan_limits(&mut self, limits: PlanLimits) {
         self.flows.limits = Some(limits);
     }
 
-    /// How often applications have asked for plans so far: whoever plans does so when more were granted.
+    /// How often applications have asked for plans so far. The steward searches when the number of
+    /// granted requests has grown.
     pub fn plan_requests(&self) -> PlanRequests {
         self.flows.requests
     }
@@ -63,7 +64,8 @@ impl AppServer {
         if found { Ok(()) } else { Err(ServerError::NoFlow(socket)) }
     }
 
-    /// Asks for a plan on behalf of a queue's application: none, or how long it has to wait before it may.
+    /// Asks for a plan on behalf of a queue's application. Returns `None`, or the time after which the
+    /// application may ask.
     ///
     /// # Errors
     /// [`ServerError::NoQueue`], [`ServerError::NoPolicy`], [`ServerError::NoTokens`].
@@ -78,7 +80,8 @@ impl AppServer {
     }
 }
 
-/// Everything to a connected socket is what its peer sends: one flow, however it is called.
+/// All packets to a connected socket are from its peer: with or without the peer, it is the same
+/// flow.
 fn the_peer(binding: &Binding, peer: Option<SocketAddr>) -> Option<SocketAddr> {
     peer.filter(|peer| binding.peer() != Some(*peer))
 }

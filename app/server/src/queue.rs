@@ -144,7 +144,8 @@ impl AppLinkQueue {
             Command::Claim { stream, queue, to } => {
                 let Ends { channels, streams } = &mut *self.ends.borrow_mut();
                 if let Some(claimed) = streams.claim(stream, queue, channels) {
-                    // Both queues know it before the answer: their processes may tell each other.
+                    // Both queues are told before the answer is sent, since their processes may
+                    // communicate.
                     streams.tell_untold(channels);
                     channels.publish();
                     // An application that did not wait for the answer has closed its queue.

@@ -41,8 +41,8 @@ pub struct SocketRequest {
     /// A listener for streams, with so many that may wait to be accepted; otherwise a socket for
     /// datagrams.
     pub backlog: Option<u32>,
-    /// The application says of each connection that it was accepted; others go on to the next listener when this one
-    /// is gone.
+    /// The application reports each connection that was accepted; others go to the next listener when this one is
+    /// gone.
     pub accepts_each: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct OpenedSocket {
 /// A flow that an application has registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegisteredFlow {
-    /// Its number, which no other flow of the stack has had.
+    /// Its number, which is never used again.
     pub number: u32,
     /// The peer, with port 0 for all of its ports; none for everything to the socket.
     pub peer: Option<SocketAddr>,
@@ -161,7 +161,7 @@ pub enum ServerError {
     /// There is no such queue, or it is another application's.
     #[error("there is no application queue {0}")]
     NoQueue(QueueId),
-    /// There is no such holder of streams, or it is another application's.
+    /// There is no such holder of streams, or it belongs to another application.
     #[error("there is no holder of streams {0}, or the key is another's")]
     NoHolder(u32),
     /// There is no such stream.
@@ -232,7 +232,7 @@ pub enum ServerError {
         /// The most bytes of all.
         most: usize,
     },
-    /// The flow is none of the socket's.
+    /// The socket receives no packets of this flow.
     #[error(
         "socket {socket} receives nothing from {peer}; name its own peer, or one of its family with an address"
     )]
@@ -250,7 +250,7 @@ pub enum ServerError {
     /// There is no such flow.
     #[error("socket {0} has registered no flow of that peer")]
     NoFlow(u32),
-    /// Nobody plans.
+    /// The stack has no policy.
     #[error("this stack plans nothing: it has no policy; start it with `weever up --policy`")]
     NoPolicy,
     /// The policy gives the application no tokens.

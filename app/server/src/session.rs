@@ -20,7 +20,7 @@ const MAX_BACKLOG: u32 = 65_535;
 /// An application with its queue, once it has asked for one.
 pub struct Session {
     identity: Identity,
-    /// The number of its queue, or as a holder.
+    /// The number of its queue, or its number as a holder.
     queue: Option<QueueId>,
     /// The connection holds streams instead of having a queue.
     holds: bool,

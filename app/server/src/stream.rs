@@ -1,4 +1,5 @@
-//! A stream as the applications' side knows it: whose it is, its frames, and what it has still to be told.
+//! A stream as the applications' side knows it: its queue, its frames, and events that are still to be
+//! delivered.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -22,7 +23,7 @@ pub(crate) struct Kept {
 }
 
 pub(crate) struct Stream {
-    /// Whose it is: nobody's, 0, while it rests.
+    /// The queue that it belongs to; 0 while it rests.
     pub(crate) queue: u32,
     /// Its number in the channel's entries.
     pub(crate) number: u32,
@@ -42,13 +43,13 @@ pub(crate) struct Stream {
     pub(crate) filled: VecDeque<Filled>,
     /// Its own end and the peer's, once it is connected.
     pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
-    /// What was told of its end.
+    /// The events about its end that were delivered.
     pub(crate) finished_or_failed: Vec<StreamEvent>,
     /// Its listener's application has not accepted it.
     pub(crate) waits: Option<Box<Waits>>,
     /// Holders that may claim it, each with the number that it has there.
     pub(crate) holders: Vec<(u32, u32)>,
-    /// What came while it was nobody's, until its queue has had it all.
+    /// Octets and events that came while it rested, until all are delivered to its queue.
     pub(crate) rest: Option<Box<Rest>>,
     /// Closing resets it, also when the application ends.
     pub(crate) resets: bool,
@@ -58,12 +59,12 @@ pub(crate) struct Stream {
     pub(crate) last_request: LastRequest,
 }
 
-/// What came to a stream while it was nobody's, or was taken from the queue before.
+/// Octets and events that came to a stream while it rested, or were taken from its previous queue.
 #[derive(Default)]
 pub(crate) struct Rest {
     /// Octets that were not read.
     pub(crate) octets: VecDeque<u8>,
-    /// What is to be told behind them.
+    /// The events that follow these octets.
     pub(crate) untold: VecDeque<Told>,
 }
 
@@ -81,9 +82,9 @@ pub(crate) struct Group {
 pub(crate) struct Listener {
     pub(crate) queue: u32,
     pub(crate) number: u32,
-    /// Its application says which connections were accepted.
+    /// Its application reports the connections that were accepted.
     pub(crate) accepts_each: bool,
-    /// It gets connections; while no member does, they wait.
+    /// It gets connections; while no member does, connections wait.
     pub(crate) serves: bool,
     pub(crate) backlog: u32,
 }
@@ -92,12 +93,12 @@ pub(crate) struct Listener {
 pub(crate) struct Waits {
     /// The binding of its listener.
     pub(crate) binding: Binding,
-    /// It has come as so many-th.
+    /// Its place in the order in which connections came.
     pub(crate) order: u64,
 }
 
 impl Stream {
-    /// A stream that is nobody's.
+    /// A stream without a queue.
     pub(crate) fn new(number: u32) -> Stream {
         Stream {
             queue: 0,
@@ -120,7 +121,7 @@ impl Stream {
         }
     }
 
-    /// It is the queue's of a channel.
+    /// Whether it belongs to the queue of a channel.
     pub(crate) fn give_to(&mut self, worker: u16, channel: &Channel) {
         self.queue = channel.queue;
         self.may_send_by(worker, channel);
@@ -150,7 +151,7 @@ impl Stream {
         }
     }
 
-    /// Notes what was told of its end, for a process that has it later.
+    /// Notes an event about its end that was delivered, for a process that gets the stream later.
     pub(crate) fn note_end(&mut self, event: StreamEvent) {
         match event {
             StreamEvent::Finished | StreamEvent::Failed(_) => self.finished_or_failed.push(event),

@@ -52,9 +52,9 @@ pub(crate) struct Streams {
     pub(crate) untold: VecDeque<(StreamId, Told)>,
     /// How many [holders](Stream::holders) all streams have.
     pub(crate) holds: usize,
-    /// How many connections have come to listeners that accept each.
+    /// The number of connections that have come to listeners which accept each.
     pub(crate) arrivals: u64,
-    /// Streams with a queue, to which what came while they rested is to be delivered.
+    /// Streams that have a queue again, and octets or events of the time in which they rested.
     pub(crate) resting: Vec<StreamId>,
     /// Queues and numbers of streams that were released, which the queues are not told of yet.
     pub(crate) released: VecDeque<(u32, u32)>,

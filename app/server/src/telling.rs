@@ -8,10 +8,11 @@ use crate::passage::Told;
 use crate::streams::Streams;
 
 impl Streams {
-    /// Tells applications of events as far as there is room, each channel's in order.
+    /// Delivers events to applications as far as there is room, in order for each channel.
     pub(crate) fn tell_untold(&mut self, channels: &mut Channels) {
         self.released.retain(|name| !tell(*name, &Told::Released, channels));
-        // Behind that: the same queue may have a connection again, by another listener, under the same number.
+        // After the release was delivered: the same queue may get the connection again by another listener,
+        // under the same number.
         if !self.unplaced.is_empty() && self.released.is_empty() {
             self.place(channels);
         }

@@ -43,7 +43,7 @@ pub(crate) enum Command {
         backlog: u32,
         accepts_each: bool,
     },
-    /// Whether a listener gets connections.
+    /// Sets whether a listener gets connections.
     Serve {
         socket: u32,
         serves: bool,
@@ -54,7 +54,7 @@ pub(crate) enum Command {
         to: u32,
         only: Option<u32>,
     },
-    /// A holder has let go of its streams, or of one of them.
+    /// Ends the hold of a holder on its streams, or on one of them.
     Release {
         holder: u32,
         only: Option<u32>,

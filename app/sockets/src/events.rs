@@ -30,9 +30,9 @@ pub enum Event<'q> {
     StreamFailed(TcpStream, u16),
     /// How a stream is doing, which was asked for.
     Info(TcpStream, StreamInfo),
-    /// A stream is not this queue's any more: another process has claimed it, or it was
-    /// [released](crate::AppQueue::release_stream). Octets of it that were not read come again there; their buffers can be
-    /// dropped now.
+    /// A stream does not belong to this queue any more: another process has claimed it, or it was
+    /// [released](crate::AppQueue::release_stream). Octets that were not read are delivered again to the next queue;
+    /// their buffers can be dropped now.
     Released(TcpStream),
     /// A stream is over; its handle names nothing any more.
     StreamClosed(TcpStream),

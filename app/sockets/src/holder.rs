@@ -11,8 +11,9 @@ use crate::opening::accepted;
 use crate::queue::AppQueue;
 use crate::stream::TcpStream;
 
-/// Holds streams that a queue has, or had: they are not closed before all its holders are. It is a descriptor, which a
-/// child inherits and which can be sent to another process. Processes that share one use it in turn.
+/// Holds streams that a queue has, or had: a stream stays open until all its holders are closed. A holder is a
+/// descriptor, which a child inherits and which can be sent to another process. Processes that share a holder use it
+/// in turn.
 #[derive(Debug)]
 pub struct Holder {
     connection: Connection,
@@ -53,8 +54,9 @@ impl Holder {
         Holder::new(path, self.name(), only)
     }
 
-    /// Takes a stream to a queue, which has it alone from now on: what was not read of it comes there. It is not held here
-    /// any more; the queue that had it may claim it back. Blocks until the stack has answered.
+    /// Takes a stream to a queue, which alone has it from now on: octets that were not read are delivered there. This
+    /// holder does not hold the stream any more; the queue that had it may claim it back. Blocks until the stack has
+    /// answered.
     ///
     /// # Errors
     /// [`Error::Refused`] when it is over or not held here, [`Error::Disconnected`].
@@ -62,7 +64,7 @@ impl Holder {
         queue.claimed(ask(&self.connection, &queue.claim_request(stream))?)
     }
 
-    /// Holds a stream no more. Blocks until the stack has answered.
+    /// Stops holding a stream. Blocks until the stack has answered.
     ///
     /// # Errors
     /// [`Error::Disconnected`].

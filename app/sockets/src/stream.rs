@@ -73,8 +73,8 @@ pub(crate) struct Streams {
     /// Streams with octets that were read and the stack is not told of yet.
     pub(crate) readers: Vec<SocketId>,
     pub(crate) found: VecDeque<Found>,
-    /// Connections whose listener was closed while they were on their way, with the frames of what they have brought: the
-    /// next listener's application gets it.
+    /// Connections whose listener was closed while they were on their way, with the frames that they have brought; the
+    /// next listener's application gets both.
     pub(crate) passing: NumberMap<Vec<Frame>>,
     /// Marks that streams have changed over to another channel, which the stack is not told yet: number,
     /// channel and value.

@@ -1,4 +1,4 @@
-//! What the queue has to say is taken for all threads of the program, and noted at its socket.
+//! Events of the queue are taken for all threads of the program, and noted at their sockets.
 
 use weever_app_sockets::{AppQueue, Event, Handle};
 
@@ -30,7 +30,7 @@ impl State {
     fn take(&mut self, queue: &'static AppQueue, event: Event<'static>) {
         let handle = event.socket();
         let Some(place) = self.places.get_or_insert_default().get(&handle).copied() else {
-            // Of a socket that the program has closed.
+            // The program has closed the socket.
             if let Event::Accepted(_, stream) = event {
                 let _ = queue.decline(stream);
             }
@@ -92,7 +92,7 @@ impl State {
 fn note(queue: &'static AppQueue, file: &mut File, event: Event<'static>) {
     match (&mut file.kind, event) {
         (Kind::Udp(udp), Event::Datagram(datagram)) => udp.received.push(datagram),
-        // Only connected sockets hear of it (udp(7)).
+        // Only connected sockets get errors (udp(7)).
         (Kind::Udp(udp), Event::Error(_, errno)) if udp.peer.is_some() => file.error = errno.into(),
         (Kind::Stream(stream), Event::Connected(handle)) => {
             stream.phase = Phase::Connected;

@@ -291,7 +291,8 @@ impl State {
         touched.into_iter().for_each(|place| self.touch(place));
     }
 
-    /// Forgets connections that the program has left: there is no stack to take what was not read of them.
+    /// Forgets connections that the program has left: there is no stack that could take their unread
+    /// octets.
     pub(crate) fn forget_left(&mut self) {
         let left = self.files.iter_mut().filter(|(_, file)| file.left);
         let left: Vec<u32> = left.map(|(place, _)| place).collect();

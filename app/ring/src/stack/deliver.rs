@@ -138,7 +138,7 @@ impl StackEnd {
             return;
         }
         let mut octets = vec![0; left.into()];
-        // It lies in the frame: the stack has written it.
+        // The range is within the frame: the stack has written it.
         if self.memory.read(frame, INFO_SIZE + (len - left), &mut octets) {
             out.extend(octets);
         }

@@ -8,7 +8,8 @@ use crate::request::{QueueId, ServerError};
 use crate::worker::Command;
 
 impl AppServer {
-    /// Whether a listener gets connections; while no listener with its binding does, they wait.
+    /// Sets whether a listener gets connections; while no listener with its binding does,
+    /// connections wait.
     ///
     /// # Errors
     /// [`ServerError::NoSocket`], [`ServerError::Stuck`].
@@ -44,7 +45,8 @@ impl AppServer {
         Ok((to, own))
     }
 
-    /// A holder lets go of its streams, or of the one with this number: those that nobody holds any more are closed.
+    /// Ends the hold of a holder on its streams, or on the one with this number. Streams without a queue and without
+    /// holders are closed.
     pub(crate) fn let_go(&mut self, holder: u32, only: Option<u32>) {
         if only.is_none() {
             self.holders.remove(&holder);

@@ -31,7 +31,7 @@ use crate::worker::WorkerHandle;
 const FIRST_UNPRIVILEGED: u16 = 1024;
 
 struct Queue {
-    /// Says that another connection is the same application's.
+    /// The key that proves that another connection belongs to the same application.
     key: u64,
     owner: Identity,
     /// The frames of the channel to each worker.
@@ -64,7 +64,7 @@ impl Socket {
 pub struct OpenedQueue {
     /// The queue.
     pub id: QueueId,
-    /// Whoever knows it may hold and claim streams for the queue.
+    /// A connection that knows it may hold and claim streams of the queue.
     pub key: u64,
     /// A channel for each worker, in their order.
     pub channels: Vec<OwnedFd>,
@@ -412,7 +412,7 @@ impl AppServer {
     }
 }
 
-/// A number that others do not guess: the standard library's hash with keys of the system's random source.
+/// A number that cannot be guessed: the standard library's hash with keys from the system's random source.
 fn new_key() -> u64 {
     RandomState::new().hash_one(0)
 }

@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::events::Handle;
 use crate::opening::{UNDER_WAY, accepted};
 
-/// Packets that an application expects: everything to one of its sockets or listeners, or what one peer sends
-/// there. Say so to the stack's policy with [`AppQueue::register_flow`].
+/// Packets that an application expects: all packets to one of its sockets or listeners, or those of one peer.
+/// [`AppQueue::register_flow`] registers them with the stack's policy.
 ///
 /// ```
 /// # use weever_app_sockets::{Flow, UdpSocket};
@@ -36,12 +36,12 @@ impl Flow {
         Flow { socket: socket.into(), peer: None, rate: None }
     }
 
-    /// Only what this peer sends, from one port, or with port 0 from any.
+    /// Only packets from this peer, from one port, or with port 0 from any of its ports.
     pub fn peer(self, peer: SocketAddr) -> Flow {
         Flow { peer: Some(peer), ..self }
     }
 
-    /// It has so many packets per second. Without, the policy assumes a rate.
+    /// Sets the rate in packets per second. Without it, the policy assumes a rate.
     pub fn rate(self, rate: u64) -> Flow {
         Flow { rate: Some(rate), ..self }
     }
@@ -96,9 +96,9 @@ impl AppQueue {
         self.ask(&Request::UnregisterFlow { socket, peer }).map(drop)
     }
 
-    /// Asks for a plan with all that is registered now: queues are searched for anew for all flows, within
-    /// some tens of milliseconds. Each request takes one of the few tokens that the policy gives an application.
-    /// Blocks until the stack has answered, which does not wait for the plan.
+    /// Asks for a plan with all flows that are registered now: within some tens of milliseconds the stack
+    /// searches for queues for all flows anew. Each request takes one of the few tokens that the policy gives an
+    /// application. Blocks until the stack has answered, which does not wait for the plan.
     ///
     /// # Errors
     /// [`Error::TooSoon`] with the time after which there is a token again, [`Error::Disconnected`];

@@ -1,6 +1,6 @@
-//! A thread's queue: connecting, committing and waiting. Its sockets are opened in `open`, datagrams
-//! come and go in `traffic`, TCP is in `streams` and `stream_events`, streams of several processes are in `sharing`, and
-//! what a policy is told of sockets in `flows`.
+//! A thread's queue: connecting, committing and waiting. Its sockets are opened in `open`, datagrams come and go in
+//! `traffic`, TCP is in `streams` and `stream_events`, streams of several processes are in `sharing`, and flows that
+//! are registered with a policy in `flows`.
 
 mod flows;
 mod open;

@@ -150,7 +150,7 @@ impl AppQueue {
         Ok(())
     }
 
-    /// Asks for something that is answered with no more than that it is done.
+    /// Makes a request whose answer has no content.
     pub(super) fn ask(&self, request: &Request) -> Result<Response, Error> {
         self.finish_openings()?;
         let mut backend = self.backend.borrow_mut();

@@ -11,8 +11,8 @@ use crate::holder::Holder;
 use crate::stream::{TcpListener, TcpStream};
 
 impl AppQueue {
-    /// Whether a listener gets connections, as a new one does. While no listener with its address and port does, they
-    /// wait. Blocks until the stack has answered.
+    /// Sets whether a listener gets connections, as a new one does. While no listener with its address and port does,
+    /// connections wait. Blocks until the stack has answered.
     ///
     /// # Errors
     /// [`Error::NoSocket`], [`Error::Disconnected`].
@@ -21,7 +21,7 @@ impl AppQueue {
         self.ask(&Request::Serve { socket, serves }).map(drop)
     }
 
-    /// Says that the program has accepted a connection, of a listener that [accepts
+    /// Reports that the program has accepted a connection of a listener that [accepts
     /// each](crate::Bind::accepting_each). The stack sees it after [`commit`](Self::commit).
     ///
     /// # Errors
@@ -30,8 +30,8 @@ impl AppQueue {
         self.tell(stream, Kind::Accepted, 0)
     }
 
-    /// Lets go of a connection that was not accepted: it goes to another listener, or is reset if there is none. As for the
-    /// rest, it is like [`release_stream`](Self::release_stream).
+    /// Releases a connection that was not accepted: it goes to another listener, or is reset if there is none.
+    /// Otherwise like [`release_stream`](Self::release_stream).
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
@@ -39,9 +39,9 @@ impl AppQueue {
         self.let_go(stream, 0)
     }
 
-    /// Lets go of a stream: one that other processes [hold](Self::hold) waits for them, any other is closed. Keep what was received of it until
-    /// [`Event::Released`](crate::Event::Released) comes: it is taken out of the buffers. The stack sees it after
-    /// [`commit`](Self::commit).
+    /// Releases a stream: one that other processes [hold](Self::hold) waits for them, any other is closed. Keep the
+    /// received buffers until [`Event::Released`](crate::Event::Released) comes: unread octets are copied out of them.
+    /// The stack sees it after [`commit`](Self::commit).
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
@@ -70,9 +70,10 @@ impl AppQueue {
         Ok(())
     }
 
-    /// A connection of its own to the stack that holds the streams of this queue, or the one with this number, for a process that may
-    /// use them later: its child, or one that gets the connection. They are not closed before it is. What was read
-    /// and sent until now is committed. Blocks until the stack has answered.
+    /// A connection of its own to the stack that holds the streams of this queue, or the one with this number, for a
+    /// process that may use them later: its child, or one that gets the connection. The streams stay open at least as
+    /// long as this connection. Commits everything that was read and sent until now. Blocks until the stack has
+    /// answered.
     ///
     /// # Errors
     /// [`Error::NoStack`], [`Error::Refused`], [`Error::Disconnected`]; [`Error::WouldBlock`] when the ring has no
@@ -108,7 +109,7 @@ impl AppQueue {
         Request::Claim { stream, queue, key }
     }
 
-    /// A stream is this queue's from now on.
+    /// Adds a stream that belongs to this queue from now on.
     pub(crate) fn claimed(&self, answer: Response) -> Result<TcpStream, Error> {
         let Response::Claimed { stream, channel, local, remote } = answer else {
             return Err(Error::Protocol(format!("{answer:?}")));

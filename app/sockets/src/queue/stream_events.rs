@@ -1,4 +1,5 @@
-//! The events of streams and listeners, as the rings have them or as the library finds them out.
+//! The events of streams and listeners: those that the rings bring, and those that the library
+//! finds out by itself.
 
 use weever_app_ring::{Kind, Received, STREAMS};
 
@@ -43,7 +44,8 @@ impl AppQueue {
         }
     }
 
-    /// The event of an entry that concerns a stream or a listener; nothing when it is closed here.
+    /// The event of an entry that concerns a stream or a listener; `None` when the program has
+    /// closed that.
     pub(super) fn stream_event(&self, channel: u16, received: Received) -> Option<Event<'_>> {
         let mut streams = self.streams.borrow_mut();
         let Received { socket: number, kind, .. } = received;
@@ -95,7 +97,7 @@ impl AppQueue {
         })
     }
 
-    /// A connection is established: a listener's, or one that was asked for.
+    /// A connection is established, of a listener or by `connect`.
     fn stream_connected(&self, channel: u16, received: Received) -> Option<Event<'_>> {
         let mut streams = self.streams.borrow_mut();
         let Received { socket: number, frame, offset, len, .. } = received;

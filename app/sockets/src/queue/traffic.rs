@@ -211,9 +211,9 @@ impl AppQueue {
         Err(Error::WouldBlock)
     }
 
-    /// Has what a socket sends go by this [worker](crate::RxBuf::worker) of the stack, until its next datagram
-    /// arrives: without it, by the worker that the last one came by. For answers that are not given at once, where a
-    /// policy keeps workers apart. A worker that there is none of is ignored.
+    /// Selects the [worker](crate::RxBuf::worker) of the stack that sends a socket's datagrams, until the socket's
+    /// next datagram arrives. By default, it is the worker that has brought the last one. This is for answers that
+    /// are not given at once, where a policy keeps flows apart on workers. A number without a worker is ignored.
     ///
     /// # Errors
     /// [`Error::NoSocket`].
