@@ -417,7 +417,9 @@ impl State {
         listening.rests = true;
         let rests = listener.map(|listener| queue.serve(listener, false));
         if let Some(Err(error)) = rests {
-            log::note(format_args!("a listener does not leave connections to others: {error}"));
+            log::note(format_args!(
+                "connections of an unused listener do not go to others: {error}"
+            ));
         }
         pending.into_iter().for_each(|place| self.leave(place, false));
         self.commit();
@@ -427,7 +429,7 @@ impl State {
     fn take_in(&mut self, place: u32) {
         let stream = self.files.get(place).and_then(File::on_queue);
         if let Some((stream, queue)) = stream.zip(self.queue) {
-            self.insist("an accepted connection is not told", || queue.accept(stream));
+            self.insist("an accepted connection cannot be reported", || queue.accept(stream));
             self.commit_soon();
         }
     }
@@ -440,7 +442,7 @@ impl State {
             self.files.remove(place);
             return;
         };
-        self.insist("a connection is not given back", || match seen {
+        self.insist("a connection cannot be released", || match seen {
             true => queue.release_stream(stream),
             false => queue.decline(stream),
         });
@@ -479,7 +481,7 @@ impl State {
                 _ => return,
             }
         }
-        log::note(format_args!("{what}: the stack takes nothing"));
+        log::note(format_args!("{what}: the stack takes no entries"));
     }
 }
 
@@ -489,7 +491,7 @@ fn close_stream(state: &mut State, queue: &'static AppQueue, stream: Stream, res
     let abort = reset || stream.readable() > 0;
     drop(stream);
     state.forget(Handle::Stream(handle));
-    state.insist("a connection is not closed", || match abort {
+    state.insist("a connection cannot be closed", || match abort {
         true => queue.abort(handle),
         false => queue.close_stream(handle),
     });

@@ -137,7 +137,7 @@ impl State {
                 Err(Error::WouldBlock) => self.wait_for_stack(),
                 Ok(holder) => return Passport::new(&holder).map(Arc::new),
                 Err(error) => {
-                    log::note(format_args!("connections are not the child's as well: {error}"));
+                    log::note(format_args!("a child process cannot use connections: {error}"));
                     return None;
                 }
             }
@@ -202,7 +202,7 @@ impl State {
                 Ok(())
             }
             Err(error) => {
-                log::note(format_args!("a connection is over, or another process': {error}"));
+                log::note(format_args!("a connection has ended, or cannot be claimed: {error}"));
                 stream.phase = Phase::Over;
                 fail(libc::ENOTCONN)
             }

@@ -162,10 +162,10 @@ pub enum ServerError {
     #[error("there is no application queue {0}")]
     NoQueue(QueueId),
     /// There is no such holder of streams, or it belongs to another application.
-    #[error("there is no holder of streams {0}, or the key is another's")]
+    #[error("there is no holder of streams {0}, or the key is not its own")]
     NoHolder(u32),
     /// There is no such stream.
-    #[error("nothing holds a stream {0} here: it is over, or another process has it")]
+    #[error("stream {0} is not held here: it has ended, or another process has claimed it")]
     NoStream(u32),
     /// There is no such socket on the queue.
     #[error("there is no socket {0} on this queue")]
@@ -234,7 +234,7 @@ pub enum ServerError {
     },
     /// The socket receives no packets of this flow.
     #[error(
-        "socket {socket} receives nothing from {peer}; name its own peer, or one of its family with an address"
+        "socket {socket} receives nothing from {peer}; name its connected peer, or a peer with an address of its family"
     )]
     FlowPeer {
         /// The socket.
@@ -244,17 +244,17 @@ pub enum ServerError {
     },
     /// A queue has registered as many flows as it may.
     #[error(
-        "this queue has registered {0} flows, the most that one can; register everything to a socket as one"
+        "this queue has registered {0} flows, the most that are allowed; register all packets to a socket as one flow"
     )]
     Flows(usize),
     /// There is no such flow.
     #[error("socket {0} has registered no flow of that peer")]
     NoFlow(u32),
     /// The stack has no policy.
-    #[error("this stack plans nothing: it has no policy; start it with `weever up --policy`")]
+    #[error("the stack has no policy, and makes no plans; start it with `weever up --policy`")]
     NoPolicy,
     /// The policy gives the application no tokens.
-    #[error("the policy lets {0:?} ask for no plans; raise `tokens` in its `[searches]`")]
+    #[error("the policy does not let {0:?} ask for plans; raise `tokens` in its `[searches]`")]
     NoTokens(String),
     /// A worker did not take commands for seconds.
     #[error("worker {0} takes no commands; it may be stopped")]

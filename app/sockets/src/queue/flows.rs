@@ -118,7 +118,7 @@ impl AppQueue {
             Handle::Listener(listener) => self.streams.borrow().listener(listener),
             Handle::Stream(_) => {
                 let message =
-                    "a connection is no flow of its own; register its listener, with the peer";
+                    "a connection cannot be registered; register its listener, with the peer";
                 Err(Error::Refused { kind: Refusal::Invalid, message: message.into() })
             }
         }

@@ -124,7 +124,7 @@ impl Rated {
             "at a rate: threads {priority}; encrypting takes {LONG:?}; pairs of runs with the same {SHORT} arrivals"
         ));
         report.setup(
-            "ratios at a rate: the median of pairs, and its interval of 95 % as min and max",
+            "ratios at a rate: the median of pairs, with its confidence interval of 95 % as min and max",
         );
         for pairs in [&self.even, &self.skewed] {
             pairs.report(report);
@@ -173,7 +173,7 @@ impl Carried {
     }
 
     fn report(&self, report: &mut Report) {
-        report.setup("AF_XDP: a cable between two namespaces; the thread that polls also sends what is due by its other end, 1 µs a packet");
+        report.setup("AF_XDP: a veth pair between two namespaces; the thread that polls also sends due packets at the other end, 1 µs each");
         self.even.report(report);
         self.skewed.report(report);
         report.ratio("xdp_skew_tput_shared_vs_scaleout", "ratio", &self.throughput);

@@ -46,7 +46,7 @@ fn check_drops(decoded: &Decoded, errors: &mut Problems) {
     }
     let classes = decoded.document.classes.iter().zip(&decoded.classes);
     for (class, places) in classes.filter(|(class, _)| class.drop && class.app.is_some()) {
-        let message = format!("class `{}` is an application's and is dropped", class.name);
+        let message = format!("class `{}` has `app` and `drop`", class.name);
         let help = "a device drops packets and knows no applications: write `match` alone";
         errors.add(problem(places.drop, message, help));
     }

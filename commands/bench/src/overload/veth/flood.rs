@@ -67,8 +67,9 @@ fn rate(
     })?;
     let host = host.start().map_err(BenchError::of(FAILED))?;
     let (_left, stations) = Station::open(&fixture.left, "left0")?;
-    let [station, asking]: [Station; 2] =
-        stations.try_into().map_err(|_| BenchError::of(FAILED)("the cable has not two queues"))?;
+    let [station, asking]: [Station; 2] = stations
+        .try_into()
+        .map_err(|_| BenchError::of(FAILED)("the cable does not have two queues"))?;
     let flood = strangers(mac)?;
     let others = match (both, is_flooded) {
         (false, _) => Vec::new(),
