@@ -54,7 +54,7 @@ pub(crate) struct Streams {
     pub(crate) holds: usize,
     /// The number of connections that have come to listeners which accept each.
     pub(crate) arrivals: u64,
-    /// Streams that have a queue again, and octets or events of the time in which they rested.
+    /// Streams that have a queue again, with octets or events from the time in which they rested.
     pub(crate) resting: Vec<StreamId>,
     /// Queues and numbers of streams that were released, which the queues are not told of yet.
     pub(crate) released: VecDeque<(u32, u32)>,

@@ -55,7 +55,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Adds what came at another time.
+    /// Adds the answers of another period.
     pub(crate) fn add(&mut self, more: &Served) {
         self.answers += more.answers;
         self.wrong += more.wrong;
@@ -86,7 +86,7 @@ impl Clients {
         Ok(Clients { client, frames, started: Instant::now(), requests: InFlight::new(load) })
     }
 
-    /// A client asks from now on, or no more; at first all do.
+    /// Lets a client ask from now on, or stops it; at first all ask.
     pub(crate) fn admit(&mut self, client: usize, asks: bool) {
         self.requests.admit(client, asks);
     }
@@ -169,7 +169,7 @@ impl InFlight {
         self.away[client] = !asks;
     }
 
-    /// A free place of a client that asks. The others' stay free.
+    /// A free place of a client that asks; those of other clients stay free.
     fn free_place(&mut self) -> Option<usize> {
         let asks = |place: &usize| !self.away[place / self.each];
         let at = self.free.iter().position(asks)?;

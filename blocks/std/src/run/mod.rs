@@ -6,11 +6,10 @@
 //!                      └────────────────────── for each outcome: what is known besides ◄──────────────┘
 //! ```
 //!
-//! The result is a tree of looks at a packet; each leaf is a way, that is the nodes passed with their ports.
-//! A node can be passed if its text says all that it does (`BY_PREDICATE`), or if its block is listed in
-//! `rules` with the metadata that it records. One that only looks at packets is passed, too, and the engine has it
-//! look at those that passed it. Every other node is where the way ends: a NAT splits a run, and the next one
-//! begins behind it.
+//! The result is a tree of looks at a packet; each leaf is a way, that is the nodes passed with their ports. A
+//! node can be passed if its text says all that it does (`BY_PREDICATE`), or if its block is listed in `rules`
+//! with the metadata that it records. A run passes observers, too, and the engine shows them the packets that
+//! passed them. A way ends at every other node: a NAT splits a run, and the next one begins behind it.
 
 mod acts;
 mod facts;

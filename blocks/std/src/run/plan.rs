@@ -212,8 +212,8 @@ impl<'a> Planner<'a> {
         Some(Place { left_by, ahead, acted: true, ..Place::default() })
     }
 
-    /// The way ends at this node. It runs after the whole run, and must not find there what is recorded only
-    /// behind it.
+    /// The way ends at this node. The node runs after the whole run, and must not see metadata that are
+    /// recorded only behind it.
     fn end(&self, place: &mut Place, turn: usize) {
         let early = place.records & self.unrecorded(place, self.start.order[turn]);
         self.early.set(self.early.get() | early);
@@ -368,8 +368,8 @@ impl<'a> Planner<'a> {
     fn choose(&self, place: &Place, id: NodeId, room: usize) -> Option<Tree> {
         let node = self.start.graph.node(id);
         let by_text = (self.start.type_of)(id).is_some_and(|found| found.name == BY_PREDICATE);
-        // Its tests are made when the run begins. Where a node that is not in the run records what they read, they
-        // would come too early, and what they tell would not be so behind that node.
+        // Its tests are made when the run begins. If a node beside the run records metadata that they read, the
+        // tests would come too early, and their results would be wrong behind that node.
         if !by_text || node.ports.len() > room || self.unrecorded(place, id) != 0 {
             return None;
         }

@@ -76,8 +76,8 @@ pub(super) fn recorded(node: &Node, block_type: &'static BlockType) -> Option<u8
     [&ETHERNET[..], &IPV4, &IPV6, &TRANSPORT].iter().find_map(|rules| find(rules, block_type))
 }
 
-/// The EtherType of the packets that a block takes for granted: it reads a header of its family wherever that
-/// would be, while a predicate says that packets of others have none.
+/// The EtherType that a block assumes: it reads a header of its family at the usual place, while predicates
+/// find none in packets of other families.
 pub(super) fn family(block_type: &'static BlockType) -> Option<u16> {
     match block_type {
         four if find(&IPV4, four).is_some() => Some(ethertype::IPV4),
@@ -86,8 +86,8 @@ pub(super) fn family(block_type: &'static BlockType) -> Option<u16> {
     }
 }
 
-/// The metadata by which a node's predicates find what they test. Before these are recorded, the same test of the
-/// same packet may have another outcome than afterwards.
+/// The metadata by which a node's predicates find what they test. The same test of the same packet may have
+/// different results before and after they are recorded.
 pub(super) fn read(node: &Node) -> u8 {
     let mut read = 0;
     for port in &node.ports {
@@ -106,7 +106,7 @@ fn read_by(test: &Predicate) -> u8 {
     }
 }
 
-/// What finds a field: offsets, and ends of what may be read.
+/// The metadata that locate a field: offsets, and the ends of readable parts.
 fn read_for(field: Field) -> u8 {
     use Field::*;
     match field {

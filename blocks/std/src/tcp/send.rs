@@ -19,7 +19,7 @@ pub(super) struct Ip {
 }
 
 impl Ip {
-    /// The usual ones, by an interface.
+    /// The default values, on an interface.
     pub(super) fn by(iface: u16) -> Ip {
         Ip { iface, class: 0, hops: 0 }
     }

@@ -47,7 +47,7 @@ pub(super) struct Tcp {
     pub(super) listeners: Vec<(Job, u16, ListenerId)>,
     pub(super) streams: Streams,
     /// The segment that is sent, or its rest: if [`is_cut`](Self::is_cut), a super-segment whose first segments left.
-    /// It is written in place, as moving it costs more than the rest of what is done with it.
+    /// It is written in place, since moving it would cost more than all other work on it.
     next: Box<Transmit>,
     is_cut: bool,
     /// Connections whose received octets find no room at their applications.
@@ -250,7 +250,8 @@ impl Tcp {
         cx.now.saturating_add(LOOK_AGAIN)
     }
 
-    /// Has the next segment to send in its place, or a super-segment to be cut; false if there is none.
+    /// Writes the next segment to send to its place, or a super-segment to be cut; false if there is
+    /// none.
     fn take_next(&mut self, now: Nanos) -> bool {
         (std::mem::take(&mut self.is_cut) && self.is_wanted())
             || self.endpoint.poll_into(&mut self.next, now)
@@ -276,7 +277,8 @@ impl Tcp {
             let Some(packet) = self.spare.pop().or_else(|| cx.alloc()) else {
                 return Some(self.ask_for_buffer(cx));
             };
-            // Buffers are there, but none was brought for so long: the task that had it was refused.
+            // Buffers are free, but none has come for a long time: the task with the buffer was
+            // refused.
             self.asked = self.asked.filter(|asked| cx.now < asked.saturating_add(LOOK_AGAIN));
             if !self.take_next(cx.now) {
                 cx.free(packet);

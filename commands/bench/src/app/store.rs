@@ -50,7 +50,7 @@ pub(crate) fn describe() -> String {
     format!("key-value: {requests}; {CLIENTS} clients with {IN_FLIGHT} requests in flight")
 }
 
-/// The requests, in words.
+/// A description of the requests.
 pub(crate) fn describe_requests() -> String {
     format!("1 set in {MIX} requests, keys of {KEY} bytes")
 }

@@ -1,8 +1,8 @@
 //! Threads with real-time priority (`SCHED_FIFO`), which no ordinary work interrupts, and the time for which they
 //! still had no core.
 //!
-//! At 80 % load, a core that is gone for a millisecond moves the 99th percentile of latency a hundred times further
-//! than the difference to be measured. Other threads of real-time priority, and a hypervisor that says so, still take
+//! At 80 % load, the loss of a core for a millisecond changes the 99th percentile of latency a hundred times more than
+//! the difference to be measured. Other threads of real-time priority, and a hypervisor that reports it, still take
 //! time; runs in which they took more are left out ([`pairs`](super::pairs)).
 
 use std::process::{Command, Stdio};
@@ -35,7 +35,7 @@ impl Drop for RealTime {
     }
 }
 
-/// The lowest real-time priority is above all ordinary threads, and below the threads of the kernel that have a higher one.
+/// The lowest real-time priority is above all ordinary threads, and below the kernel's own real-time threads.
 fn set(class: &str, priority: &str, thread: &str) -> bool {
     let mut command = Command::new("chrt");
     command.args([class, "--pid", priority, thread]);
@@ -43,7 +43,7 @@ fn set(class: &str, priority: &str, thread: &str) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// A moment of a thread, to see later how much of the time since then it did not get.
+/// A moment of a thread, from which the time is counted that the thread loses.
 pub(super) struct Moment {
     wall: Instant,
     used: u64,

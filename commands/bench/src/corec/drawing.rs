@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::plot::{Line, Plot, Scale};
 use crate::{BenchError, Report};
 
-/// Of a line.
+/// The colour of a line.
 pub(super) type Points = Vec<(f64, f64)>;
 
 /// Of a shared queue, or of a queue each: against the load.

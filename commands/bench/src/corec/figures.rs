@@ -2,7 +2,7 @@
 //! and for more servers on the virtual clock; and tables 2 and 3, drawn too.
 //!
 //! Load is open, from a fifth of what sharing can do to nine tenths. With skewed flows, a queue each saturates
-//! on the way: 95 % of packets are one thread's then.
+//! on the way, since 95 % of packets come to one thread.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,20 +16,20 @@ use super::virtual_time::{self, Latencies};
 use crate::samples::Plan;
 use crate::{BenchError, Report};
 
-/// Parts of what sharing can do.
+/// Loads, as parts of the throughput of sharing.
 const LOADS: [f64; 6] = [0.2, 0.4, 0.6, 0.7, 0.8, 0.9];
-/// The load of distributions, one of those.
+/// The load at which distributions are drawn, one of these.
 const SHOWN: usize = 4;
 /// Packets of a run, and pairs of runs in each round.
 const PACKETS: u64 = 2_000;
 const PAIRS: u64 = 4;
-/// After each pair, for all that waits while these threads have real-time priority.
+/// The pause after each pair, in which other threads run that wait while these have real-time priority.
 const REST: Duration = Duration::from_millis(5);
 /// Simulated servers, those of the paper's figures, and the packets that they get.
 const SERVERS: [usize; 2] = [4, 8];
 const VIRTUAL: u64 = 100_000;
 
-/// A kind of work and of load, and what its figures are called.
+/// A kind of work and of load, and the name of its figures.
 struct Sweep {
     name: &'static str,
     titles: [&'static str; 2],
@@ -158,7 +158,7 @@ pub(super) fn simulated(path: &Path, report: &mut Report) -> Result<(), BenchErr
     Ok(())
 }
 
-/// Tables 2 and 3: how often the throughput of one thread on a plain ring, by threads on one queue.
+/// Tables 2 and 3: throughput by threads on one queue, as a multiple of one thread on a plain ring.
 pub(super) fn tables(
     [light, heavy]: [Points; 2],
     path: &Path,

@@ -40,7 +40,8 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// The heavy work on this machine, of which an encrypted packet takes so long.
+    /// The heavy work on this machine, with so many passes of the cipher that an encrypted packet
+    /// takes this time.
     pub(super) fn heavy(length: Duration) -> Result<Work, BenchError> {
         let cost = |passes| -> Result<f64, BenchError> {
             let mut router = Router::new(Work::Heavy(passes))?;
@@ -69,7 +70,7 @@ impl Work {
         }
     }
 
-    /// The frames of packets, by their numbers modulo how many these are.
+    /// The frames of packets: packet `n` has frame `n` modulo their number.
     pub(super) fn frames(self) -> Result<Vec<Vec<u8>>, BenchError> {
         match self {
             Work::Light => routes::frames(),
@@ -142,7 +143,7 @@ impl Router {
         Router::on(work, Pool::new(config).map_err(BenchError::of("pool"))?)
     }
 
-    /// One whose packets lie in this pool.
+    /// A gateway whose packets lie in this pool.
     pub(super) fn on(work: Work, pool: Pool) -> Result<Router, BenchError> {
         let mut builder = HostBuilder::new(pool);
         routes::install(&mut builder)?;

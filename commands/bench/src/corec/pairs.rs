@@ -1,9 +1,9 @@
-//! Two threads at a rate, on one queue and with a queue each, by the same arrivals: the latencies of both, and what
-//! can be said of their ratio.
+//! Two threads at a rate, on one queue and with a queue each, with the same arrivals: the latencies of both sides,
+//! and their ratio with its confidence interval.
 //!
-//! A pair is two short runs, one behind the other, so that a machine whose speed drifts bends neither. Of all pairs
-//! the half in which the threads lost the least time counts: a choice that knows nothing of the latencies, and which
-//! treats both sides alike. The ratio is the median of the pairs' ratios, with the interval in which 95 of 100
+//! A pair is two short runs, one right after the other, so that a drift of the machine's speed affects both alike.
+//! Of all pairs the half counts in which the threads lost the least time; this choice does not depend on latencies,
+//! and treats both sides alike. The ratio is the median of the pairs' ratios, with the interval in which 95 of 100
 //! medians of pairs drawn from these lie (bootstrap).
 
 use super::queue::{Queue, Spread, queues};
@@ -41,13 +41,13 @@ pub(super) struct Pairs {
 pub(super) const SIDES: [&str; 2] = ["shared", "a queue each"];
 
 impl Pairs {
-    /// Runs of so many packets at a part of what two threads can do that share a queue.
+    /// Runs of so many packets, at this part of the throughput of two threads that share a queue.
     pub(super) fn new(name: impl Into<String>, spread: Spread, load: f64, packets: u64) -> Pairs {
         Pairs { name: name.into(), spread, load, packets, all: Vec::new(), dropped: [0; 2] }
     }
 
-    /// Another pair, on queues in memory. `busy` is the mean time between packets at full load, in nanoseconds. What
-    /// a seed gives arrives on both sides.
+    /// Another pair, on queues in memory. `busy` is the mean time between packets at full load, in nanoseconds. Both
+    /// sides get the arrivals of one seed.
     pub(super) fn round(
         &mut self,
         team: &mut Team,
@@ -61,7 +61,8 @@ impl Pairs {
         })
     }
 
-    /// The same by anything that runs so many packets with such pauses, and says how many were lost.
+    /// The same for any function that runs so many packets with such pauses, and returns the number
+    /// of lost ones.
     pub(super) fn round_by(
         &mut self,
         busy: f64,
@@ -94,7 +95,7 @@ impl Pairs {
         all
     }
 
-    /// Something of each calm run of a side.
+    /// A value of each calm run of a side.
     pub(super) fn of(&self, side: usize, what: fn(Latencies) -> f64) -> Samples {
         let value = |pair: &Pair| what(Latencies::of(&pair.sides[side].latencies)) / 1e3;
         Samples(self.calm().into_iter().map(value).collect())
@@ -105,7 +106,8 @@ impl Pairs {
         interval(&self.of(0, |all| all.p99).ratio(&self.of(1, |all| all.p99)))
     }
 
-    /// The latencies in µs, of all calm runs of a side, with the share of packets that had no more.
+    /// The latencies in µs of all calm runs of a side, each with the share of packets whose latency
+    /// was not higher.
     pub(super) fn distribution(&self, side: usize) -> Vec<(f64, f64)> {
         let all = self.calm().into_iter().flat_map(|pair| pair.sides[side].latencies.iter());
         distribution(&all.copied().collect::<Vec<_>>())

@@ -31,7 +31,7 @@ pub(super) trait Source: Send {
     /// will come.
     fn receive(&mut self, now: u64, taken: &mut Taken) -> Option<usize>;
 
-    /// What was taken last, if it came as frames: at the same places.
+    /// The frames of the packets that were taken last, at the same places, if they came as frames.
     fn frames(&mut self) -> Option<&mut Burst> {
         None
     }
@@ -153,8 +153,8 @@ impl Spread {
     }
 }
 
-/// The queues of `threads` threads, one for all of them or one each, and what will arrive there ([`arrivals`]),
-/// without a clock if the pause is 0.
+/// The queues of `threads` threads, one for all of them or one each, with their [`arrivals`]; without a clock
+/// if the pause is 0.
 pub(super) fn queues(
     (threads, shared): (usize, bool),
     spread: Spread,
@@ -166,7 +166,8 @@ pub(super) fn queues(
     arriving.into_iter().map(|packets| Queue::new(packets, of_each, pause > 0.0)).collect()
 }
 
-/// What arrives at each of these queues: so many packets, `pause` nanoseconds apart on average.
+/// The arrivals at each of these queues: so many packets in all, `pause` nanoseconds apart on
+/// average.
 pub(super) fn arrivals(
     (threads, shared): (usize, bool),
     spread: Spread,

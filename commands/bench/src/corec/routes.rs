@@ -22,7 +22,7 @@ pub(super) const ROUTES: u32 = 1000;
 /// Frames of each family, each to another destination.
 const FRAMES: u32 = 127;
 const PORT: u16 = 9;
-/// Of a frame with a datagram of four octets over IPv6, and one as long over IPv4 as Ethernet's frames are at least.
+/// The lengths of frames: over IPv6 with a datagram of four octets, over IPv4 Ethernet's minimum.
 pub(super) const LENGTHS: [usize; 2] = [60, 66];
 
 const SOURCE6: Ipv6Addr = Ipv6Addr::new(0xfd81, 0, 0, 0, 0, 0, 0, 1);
@@ -31,7 +31,7 @@ const FAR6: Ipv6Addr = Ipv6Addr::new(0xfd82, 0, 0, 0, 0, 0, 0, 0xfe);
 const SINK6: Ipv6Addr = Ipv6Addr::new(0xfd82, 0, 0, 0, 0, 0, 0, 1);
 const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 3];
 
-/// A link, the router's addresses there, and its neighbour's.
+/// A link, the router's addresses there, and those of its neighbour.
 struct Leg {
     name: &'static str,
     mac: [u8; 6],
@@ -49,7 +49,8 @@ const LEGS: [Leg; 2] = [
     Leg { name: "far", mac: FAR_MAC, own: (FAR, FAR6), neighbour: (SINK, SINK6, SINK_MAC) },
 ];
 
-/// Makes a router of it: two links without queues, their neighbours, and routes through the second one.
+/// Makes the host a router: two links without queues, their neighbours, and routes through the second
+/// link.
 pub(super) fn install(builder: &mut HostBuilder) -> Result<(), BenchError> {
     builder.network().settings.forwarding = true;
     for Leg { name, mac, own, neighbour: (v4, v6, neighbour) } in LEGS {

@@ -10,7 +10,7 @@ use crate::BenchError;
 
 /// Packets of a table's run.
 pub(super) const PACKETS: u64 = 30_000;
-/// Packets that show how fast the threads are now.
+/// The packets of a run that measures the threads' present throughput.
 const FEW: u64 = 1_000;
 
 /// A router for each thread, of one kind.
@@ -23,7 +23,7 @@ pub(super) struct Outcome {
     pub(super) seconds: f64,
     /// Nanoseconds from each packet's arrival until it left.
     pub(super) latencies: Vec<f64>,
-    /// Nanoseconds that its threads wanted a core and had none.
+    /// Nanoseconds in which its threads waited for a core.
     pub(super) lost: u64,
     /// When each packet left, and its number.
     pub(super) left: Vec<(u64, u64)>,
@@ -85,7 +85,8 @@ fn rate(outcome: &Outcome) -> f64 {
 /// A packet, and when it left: in nanoseconds after the start.
 type Served = (u64, Packet);
 
-/// Receives until nothing is left, and says how long it had no core. Packets of a burst leave together.
+/// Receives until no packet is left, and returns the time for which it waited for a core. Packets of a
+/// burst leave together.
 fn serve(
     mut source: impl Source,
     router: &mut Router,

@@ -33,10 +33,10 @@ use crate::{BenchError, Report};
 const SHORT: u64 = 4_000;
 /// Pairs of runs at a rate in each round.
 const PAIRS: u64 = 8;
-/// The time of an encrypted packet where threads are compared at a rate: so long that what a tick of the kernel's
-/// clock takes is little beside it.
+/// The time of an encrypted packet where threads are compared at a rate: long compared with a tick of the
+/// kernel's clock.
 const LONG: Duration = Duration::from_micros(50);
-/// After each pair, for all that waits while these threads have real-time priority.
+/// The pause after each pair, in which other threads run that wait while these have real-time priority.
 const REST: Duration = Duration::from_millis(10);
 /// Packets on a virtual clock.
 const VIRTUAL: u64 = 100_000;
@@ -60,7 +60,7 @@ impl Table {
         Ok(())
     }
 
-    /// How often the throughput of the plain ring, by threads.
+    /// The throughput by threads, as a multiple of that of the plain ring.
     fn points(&self) -> Vec<(f64, f64)> {
         let median = |samples: &Samples| samples.ratio(&self.plain).summary().median;
         THREADS.iter().zip(&self.shared).map(|(n, samples)| (*n as f64, median(samples))).collect()
@@ -87,7 +87,7 @@ fn simulated(servers: usize, load: f64) -> [Latencies; 2] {
     })
 }
 
-/// Two threads at rates below what they can do.
+/// Two threads at rates below their throughput.
 struct Rated {
     team: Team,
     skewed: Pairs,

@@ -1,9 +1,9 @@
 //! Two threads that receive by AF_XDP: one device queue for both, or one each, on a cable between two namespaces.
 //!
-//! As in memory, the thread that polls sends what is due, by AF_XDP at the cable's other end; the kernel carries it
-//! over in the same system call. That takes a microsecond a packet, of the time of whoever is at it: nothing beside
-//! the heavy work, more than all of the light one, which is therefore compared in memory only. What is received, by
-//! the rule of sharing and as workers do, goes through the router; its transmit side is in memory.
+//! As in memory, the thread that polls sends the packets that are due, by AF_XDP at the cable's other end; the
+//! kernel carries them over in the same system call. That takes the polling thread a microsecond a packet: little
+//! beside the heavy work, but more than the whole light work, which is therefore compared in memory only. Packets
+//! are received by the rule of sharing, as workers do, and go through the router; its transmit side is in memory.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -20,23 +20,24 @@ use crate::BenchError;
 
 /// Packets sent by one poll; a kick sends as many.
 const AT_ONCE: usize = 32;
-/// What is under way at most where packets wait for their turn.
+/// The most packets under way where the arrivals have no clock.
 const UNDER_WAY: usize = 512;
-/// When nothing has come for so long, what is missing is lost.
+/// After this time without a packet, missing packets count as lost.
 const PATIENCE: u64 = 50_000_000;
 const FRAMES: u32 = 16_384;
 
-/// A cable whose one end receives by one device queue with two sockets, or by two with one each.
+/// A cable, one end of which receives by one device queue with two sockets, or by two queues with
+/// one socket each.
 struct Cable {
     queues: Vec<Box<dyn LinkQueue>>,
     sender: Mutex<Sender>,
     pool: Pool,
-    /// Links close their queues when they go.
+    /// The links, which close their queues when they are dropped.
     _ends: [AfXdp; 2],
     _net: Fixture,
 }
 
-/// The other end, and what has to be sent by it.
+/// The other end, and the packets to be sent there.
 struct Sender {
     queues: Vec<Box<dyn LinkQueue>>,
     cache: PoolCache,
@@ -165,8 +166,8 @@ struct Receiving<'c> {
 
 impl Source for Receiving<'_> {
     fn receive(&mut self, now: u64, taken: &mut Taken) -> Option<usize> {
-        // Another thread that is at it does it for this one too. A cable that fails carries nothing more, and
-        // what is missing counts as lost.
+        // A thread that is sending sends for the others, too. A cable that fails carries no more packets, and
+        // missing ones count as lost.
         if let Ok(mut sender) = self.sender.try_lock()
             && sender.send(now).is_err()
         {
