@@ -1,6 +1,6 @@
 //! Two endpoints, and a network that the input drives: it loses, duplicates, reorders, delays and damages.
-//! Of inputs of odd length, the connection begins with Fast Open.
-//! Each octet that is read is the one that was sent, and connections stay consistent throughout.
+//! With inputs of odd length, the connection begins with Fast Open. Each octet that is read is the one
+//! that was sent, and connections stay consistent throughout.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -86,7 +86,7 @@ impl Host {
     }
 }
 
-/// The first host learns the other one's cookie by a connection that both then forget.
+/// The first host gets the other one's cookie by a connection that is then removed at both.
 fn learn_cookie(hosts: &mut [Host; 2], (from, to): (SocketAddr, SocketAddr), now: u64) {
     let id = hosts[0].endpoint.connect(from, to, now).unwrap();
     hosts[0].endpoint.set_fast_open(id, now);

@@ -97,7 +97,7 @@ impl WorkerHandle {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The link's number of each of its queues that has failed.
+    /// The number of the link of each queue of the worker that has failed.
     pub fn lost_queues(&self) -> Vec<u16> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

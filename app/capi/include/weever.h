@@ -106,8 +106,8 @@ enum {
     WEEVER_STREAM_TRAFFIC_CLASS = 15, /* its upper six bits: the DSCP */
     WEEVER_STREAM_HOPS = 16,       /* time to live or hop limit; 0: the stack's default */
     WEEVER_STREAM_FAST_OPEN = 14   /* 1, right after connecting: the SYN carries what is written next;
-                                      of a listener: most connections that have sent such octets and are
-                                      not established yet */
+                                      of a listener: the most connections at a time whose SYN carried
+                                      octets and whose handshake has not ended */
 };
 
 /* A copy of what a queue has. */

@@ -2,7 +2,7 @@
 //!
 //! A connection's holder goes along, behind the program's descriptors, with a [description](crate::handover) of each.
 //! The receiving process' shim takes both out before its program sees the message. On its way the holder keeps the
-//! connection: it is closed if nobody receives it.
+//! connection: it is closed if no process receives it.
 
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};

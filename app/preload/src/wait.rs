@@ -73,7 +73,7 @@ pub(crate) fn until<T>(
 }
 
 /// As [`until`]; `ERESTART` says that a handler with `SA_RESTART` has run: a call that has done nothing yet goes on,
-/// others end with what they have done.
+/// others return their result so far.
 pub(crate) fn until_signal<T>(
     fd: c_int,
     dont_wait: bool,

@@ -158,7 +158,7 @@ impl Line {
         Ok(())
     }
 
-    /// The points that a logarithm can show.
+    /// The points that a logarithmic scale can show.
     fn shown(&self) -> impl DoubleEndedIterator<Item = &(f64, f64)> {
         self.points.iter().filter(|p| p.0 > 0.0 && p.1 > 0.0)
     }

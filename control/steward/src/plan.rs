@@ -18,7 +18,8 @@ pub enum Origin {
     File,
     /// A service of the process that steers, with its port.
     Service(&'static str, u16),
-    /// A socket of an application of the process that steers, or a flow that it has registered there.
+    /// A socket of an application that the steering process serves, or a flow that was registered at
+    /// it.
     Application {
         /// The number of the socket.
         socket: u32,

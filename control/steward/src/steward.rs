@@ -189,8 +189,8 @@ impl Steward {
         }
     }
 
-    /// Adds a flow of a service or an application. A five-tuple that was found by its traffic is registered now; one
-    /// that somebody else has registered stays that flow.
+    /// Adds a flow of a service or an application. A five-tuple that was found by its traffic becomes a registered
+    /// flow; one that is registered already stays with its owner.
     fn register(&mut self, origin: Origin, spec: FlowSpec) {
         let (parts, app, tuple) = (spec.parts.clone(), spec.app.clone(), five_tuple(&spec.parts));
         if let Some((tuple, id)) = tuple.and_then(|tuple| Some((tuple, *self.tuples.get(&tuple)?)))
@@ -212,7 +212,8 @@ impl Steward {
         }
     }
 
-    /// Has the next step search for all flows from the beginning: their rates have changed, or somebody asks for it.
+    /// Has the next step search for all flows from the beginning, because their rates have changed or a search was
+    /// requested.
     pub fn search_again(&mut self) {
         self.wants_search = true;
     }

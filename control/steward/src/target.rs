@@ -75,8 +75,8 @@ pub trait Target: Send {
 
 /// The code that runs behind the queues and adapts to the packets that can arrive there.
 pub trait Receivers: Send {
-    /// Filters will change, these among them, each with its table's position. `false`: the receivers are finding out
-    /// what they need to know before that, and the steward asks again in its next step. Does not block.
+    /// Filters will change, these among them, each with its table's position. `false`: the receivers are not
+    /// prepared yet, and the steward asks again in its next step. Does not block.
     fn expect(&mut self, _nic: &Nic, _changing: &[(usize, Rule)]) -> bool {
         true
     }

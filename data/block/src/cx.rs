@@ -146,9 +146,9 @@ impl<'a> Cx<'a> {
         });
     }
 
-    /// Starts a new task along spawn edge `edge` with an empty buffer, as soon as the pool has one: at
-    /// once, as a rule. Tasks that wait for a buffer get theirs in the order of asking. `false`: too many tasks
-    /// wait already, so that none will bring the buffer; it is a drop, counted at the edge.
+    /// Starts a new task along spawn edge `edge` with an empty buffer, as soon as the pool has one: at once, as
+    /// a rule. Tasks that wait for a buffer get theirs in the order of asking. `false`: too many tasks wait
+    /// already, and none will bring the buffer; this counts as a drop at the edge.
     pub fn spawn_with_buffer(&mut self, edge: usize, priority: Priority) -> bool {
         let (edge, buffer) = (edge as u32, None);
         let waits = |request: &&SpawnRequest| !matches!(request.when, When::After(0));

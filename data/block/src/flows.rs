@@ -150,8 +150,8 @@ impl FlowOwners {
         self.replace(key, old, None)
     }
 
-    /// Makes `to` the future owner of a flow that `from` has: its state is on its way from now on. Not if
-    /// [`limit_moves`](Self::limit_moves) excludes that worker.
+    /// Makes `to` the future owner of a flow that `from` has: its state is on its way from now on. Does
+    /// nothing if [`limit_moves`](Self::limit_moves) excludes `to`.
     pub fn begin_move(&self, key: FlowKey, from: u16, to: u16) -> bool {
         to < MAX_WORKERS && self.may_move_to(to) && self.give_up(key, from, to)
     }

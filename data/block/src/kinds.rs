@@ -45,8 +45,9 @@ impl BlockType {
         }
     }
 
-    /// Whether its blocks pass every task on by their only port, and leave packets as they are, for the sake of a
-    /// state: counters, captures. A run may pass such a node: it sees packets when they are some nodes further.
+    /// Whether its blocks only observe packets: they pass every task on by their only port, do not change
+    /// packets, and keep a state, as counters and captures do. A run may pass such a node, which then sees
+    /// packets when they are some nodes further.
     pub const fn is_observer(&self) -> bool {
         let more = Effects::WRITES
             .union(Effects::MOVES_HEAD)

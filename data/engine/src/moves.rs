@@ -72,7 +72,7 @@ impl MoveOrder {
         self.moves.binary_search(&flow).is_ok()
     }
 
-    /// Returns whether the packets did arrive where they did before, until now.
+    /// Returns whether packets had not been redirected until now.
     pub(crate) fn redirect(&self) -> bool {
         !self.redirected.swap(true, AcqRel)
     }
@@ -170,7 +170,7 @@ pub(crate) struct ListOrder {
 pub struct ListedFlows {
     /// The flows of the workers that have answered.
     pub flows: Vec<(u16, FlowEnds)>,
-    /// The number of workers that have not, and whose flows are missing.
+    /// The number of workers that have not answered, and whose flows are missing.
     pub late: usize,
 }
 
@@ -193,7 +193,7 @@ impl ListOrder {
         lock(&self.answers).len() == self.workers
     }
 
-    /// Waits until all workers have answered, or the time is over, and takes what was answered.
+    /// Waits until all workers have answered, or the time is over, and takes the answers.
     pub(crate) fn wait(&self, until: Instant) -> ListedFlows {
         let mut answers = lock(&self.answers);
         while answers.len() < self.workers {

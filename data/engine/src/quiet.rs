@@ -1,8 +1,8 @@
 //! A pause in reception, until nothing is under way between the workers of a team.
 //!
 //! A change of the graph may change the way that packets of a flow take: through another worker, or no longer
-//! through it. Those that are under way on the old one would come behind those that take the new one. So workers
-//! receive nothing while the graph changes in this way, and devices keep what arrives.
+//! through it. Packets that are under way on the old way would arrive after later ones that take the new way. So
+//! workers receive nothing while the graph changes in this way, and devices keep what arrives.
 //!
 //! The workers have come to rest when each has reported twice that it has nothing to do, with the same numbers of
 //! messages sent and received, as many of one as of the other (Mattern 1987, the four counter method).
@@ -33,7 +33,8 @@ pub(crate) struct Quiet {
 #[derive(Debug)]
 struct Pause {
     reports: Vec<Report>,
-    /// Its end, which workers know, too: the thread that began it may not run in time.
+    /// The time at which it ends. Workers know it, since the thread that began the pause may not
+    /// run in time.
     until: Option<Instant>,
 }
 
@@ -89,7 +90,7 @@ impl Quiet {
 #[derive(Debug)]
 pub(crate) struct QuietWatch<'a> {
     quiet: &'a Quiet,
-    /// Reports of workers that seemed to be at rest.
+    /// The first reports of workers that seemed to be at rest.
     before: Option<Vec<Report>>,
 }
 

@@ -32,10 +32,10 @@
 //! [`MultiConsumer::unreleased`] show it.
 //!
 //! A thread that ends with slots in hand gives them back, whether it returns, fails, panics or is ended by
-//! `pthread_exit` or `pthread_cancel`: all of these drop what it has. A [`Claim`] releases its slots then, and
-//! its descriptors are lost with it; a [`Reservation`] leaves a gap that the next to push fills. What
-//! runs no destructors is not seen: `mem::forget`, and the bare system call `exit`, which ends a thread
-//! behind the back of the libraries. A signal such as SIGKILL ends the process, never one thread.
+//! `pthread_exit` or `pthread_cancel`: all of these run its destructors. A [`Claim`] then releases its slots,
+//! and its descriptors are lost; a [`Reservation`] leaves a gap that the next thread to push fills. Ends
+//! without destructors are not covered: `mem::forget`, and the bare system call `exit`, which ends a thread
+//! without the C library. A signal such as SIGKILL ends the process, never one thread.
 //!
 //! The kernel-visible index has 32 bits. A thread that is stopped exactly between reading it and
 //! its CAS while an exact multiple of 2³² descriptors pass through the ring (7 minutes at 10

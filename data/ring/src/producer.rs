@@ -80,7 +80,8 @@ impl<T: Copy + Send> MultiProducer<T> {
         slots.publish(items)
     }
 
-    /// The same where a reservation has left a gap: it is filled first, since nothing behind it is visible.
+    /// The same where a reservation has left a gap: the gap is filled first, since descriptors behind it
+    /// are not visible before.
     #[cold]
     fn push_from_a_gap_on(&self, min: u32, items: &[T]) -> usize {
         let max = clamp(items.len());
@@ -136,15 +137,15 @@ fn clamp(len: usize) -> u32 {
 
 /// Slots that belong to the holder until it publishes them.
 ///
-/// The kernel knows no holes, so those behind a reservation wait for it: reserve when the descriptors are at hand.
-/// What a reservation has not written when it is dropped, in whatever way its thread ends, is a gap that the
-/// next to reserve or push gets, before any other slots. Descriptors of a thread that fills one of them may overtake
-/// earlier ones of its own.
-#[must_use = "what is behind a reservation waits until it is published"]
+/// The kernel's ring has no holes, so descriptors behind a reservation wait for it: reserve when the descriptors are
+/// at hand. Slots that a reservation has not written when it is dropped, however its thread ends, are a gap, which
+/// the next call to reserve or push gets before any other slots. Descriptors of a thread that fills one of them may
+/// overtake earlier ones of its own.
+#[must_use = "descriptors behind a reservation wait until it is published"]
 pub struct Reservation<'r, T> {
     ring: &'r MultiProducer<T>,
     range: Range<u64>,
-    /// All before it are written.
+    /// All slots before this one are written.
     written: u64,
 }
 
@@ -198,7 +199,7 @@ impl<T> Drop for Reservation<'_, T> {
 #[derive(Default)]
 struct Gaps {
     ranges: Mutex<Vec<Range<u64>>>,
-    /// How many there are, for those that look before they lock; all else is behind the lock.
+    /// Their number, which can be read without the lock; the slots are behind the lock.
     count: AtomicUsize,
 }
 
@@ -213,7 +214,7 @@ impl Gaps {
         self.change(|ranges| ranges.push(range));
     }
 
-    /// Between `min` and `max` slots of the first range that has as many.
+    /// Takes between `min` and `max` slots from the first range that has at least `min`.
     #[cold]
     fn take(&self, min: u32, max: u32) -> Option<Range<u64>> {
         self.change(|ranges| {

@@ -31,7 +31,7 @@ pub(crate) struct Socket {
     pub(crate) deaf: bool,
     /// `TCP_FASTOPEN`: connections that may be pending with octets of their SYNs.
     pub(crate) fast_open: u32,
-    /// `TCP_FASTOPEN_CONNECT`: where the SYN goes, once there is something to send.
+    /// `TCP_FASTOPEN_CONNECT`: the address to which the SYN goes with the first write.
     pub(crate) fast_connect: bool,
     pub(crate) waits_for: Option<SocketAddr>,
 }
@@ -218,7 +218,7 @@ impl State {
     }
 
     /// A write with `MSG_FASTOPEN`, or the first one after `TCP_FASTOPEN_CONNECT`: octets go with the SYN. Without the
-    /// server's cookie `EINPROGRESS`, and the SYN asks for it.
+    /// server's cookie it fails with `EINPROGRESS`, and the SYN asks for the cookie.
     fn write_fast(&mut self, fd: i32, octets: &[u8], to: SocketAddr) -> Result<usize, Errno> {
         if !matches!(self.socket(fd)?.role, Role::Fresh) {
             return Err(libc::EISCONN);

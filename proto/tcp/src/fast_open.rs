@@ -43,7 +43,7 @@ impl Cookie {
         self.len == 0
     }
 
-    /// As an option is written.
+    /// The cookie in the form of an option.
     pub(crate) fn to_option(self) -> ([u8; 16], u8) {
         (self.octets, self.len)
     }
@@ -82,7 +82,7 @@ struct Server {
 #[derive(Debug, Default)]
 pub(crate) struct Cookies {
     servers: HashMap<(IpAddr, IpAddr), Server>,
-    /// In the order in which they were met.
+    /// The servers in the order in which they gave their first cookies.
     met: VecDeque<(IpAddr, IpAddr)>,
 }
 

@@ -70,7 +70,7 @@ impl<'a> Segment<'a> {
             joined: 0,
             ecn,
         };
-        // The usual ones are written in place: moving a result costs more than reading it.
+        // The usual options are written in place: moving a result costs more than reading it.
         match TcpOptions::usual(view.options()) {
             Some(stamps) => segment.options.timestamps = Some(stamps),
             None if view.options().is_empty() => {}

@@ -66,7 +66,8 @@ pub struct QueueStatus {
     /// The applications to whose sockets packets arrive here. Empty without a policy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub applications: Vec<String>,
-    /// Packets per second that flows which arrive here were registered with; none if no flow was.
+    /// The sum of the rates with which flows that arrive here were registered; `None` if there are
+    /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub registered_rate: Option<u64>,
     /// Whether traffic that nobody registered arrives here.

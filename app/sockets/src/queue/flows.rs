@@ -54,7 +54,7 @@ impl AppQueue {
     /// until the stack has answered.
     ///
     /// # Errors
-    /// [`Error::NoSocket`], [`Error::Disconnected`]; [`Error::Refused`] for a peer from whom the socket receives
+    /// [`Error::NoSocket`], [`Error::Disconnected`]; [`Error::Refused`] for a peer from which the socket receives
     /// nothing, for a connection (register its listener, and the peer), and for more than 4,096 flows of a queue.
     pub fn register_flow(&self, flow: Flow) -> Result<(), Error> {
         self.register_flows(&[flow])

@@ -94,7 +94,7 @@ impl Sender {
         (self.sent, self.received, self.last) = (0, 0, 0);
     }
 
-    /// Sends what is due.
+    /// Sends the packets that are due.
     fn send(&mut self, now: u64) -> Result<(), LinkError> {
         let room = if self.is_timed {
             AT_ONCE

@@ -32,7 +32,7 @@ impl Group {
         Group::NewHigh,
     ];
 
-    /// Its name, that in the pictures, and its colour there.
+    /// Its name in the report, and its name and colour in the pictures.
     fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Group::Kernel => ("kernel", "kernel", "#808080"),
@@ -65,7 +65,7 @@ impl Group {
     }
 }
 
-/// What is told of each client.
+/// The reported values of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
     Latency,
@@ -233,7 +233,7 @@ impl Figures {
                     let clients = slice.iter().enumerate().filter(move |(client, _)| of(*client));
                     clients.filter_map(|(_, served)| Figure::Latency.of(served, 1.0))
                 });
-                // What is not positive is not drawn.
+                // Values that are not positive cannot be drawn.
                 median(values).unwrap_or(0.0)
             };
             let each = rounds.first().map_or(0.0, |played| slice_ms(&played.high));
@@ -285,7 +285,7 @@ mod tests {
 
     use super::*;
 
-    /// Every client of a phase got this much, and the high-priority ones twice.
+    /// A phase in which every client got this much, and the high-priority ones twice.
     fn phase(answers: u64) -> Phase {
         let one = |client| {
             let answers = if is_high(client) { 2 * answers } else { answers };

@@ -10,8 +10,8 @@
 //!
 //! Under *balance* each flow gets a worker by turns, under *isolate* the high-priority class has one to itself, and
 //! with it every other place in memcached's backlog. A best-effort client joins and leaves, then a high-priority one
-//! joins. Every flow has one request in flight; one in ten sets the value, the others get it. The kernel's stack, which
-//! has no such policy, is beside.
+//! joins. Every flow has one request in flight; one in ten sets the value, the others get it. For comparison, the same
+//! runs on the kernel's stack, which has no such policy.
 
 mod figures;
 mod population;
@@ -54,7 +54,7 @@ mod tests {
     use super::population::{NEW_BEST_EFFORT, NEW_HIGH};
     use super::*;
 
-    /// On the kernel's stack alone: a test's program has no `run`.
+    /// On the kernel's stack alone: the test's executable has no command `run`.
     #[test]
     fn clients_come_and_go() {
         weever_testbed::require_net_admin!();

@@ -1,4 +1,4 @@
-//! The clients, as in the paper: which there are, their classes and their flows.
+//! The clients, as in the paper: their number, their classes and their flows.
 
 /// Clients that are there from the beginning, the high-priority ones first; then the two that join.
 pub(super) const HIGH: usize = 2;
@@ -20,7 +20,7 @@ pub(super) fn is_high(client: usize) -> bool {
     client < HIGH || client == NEW_HIGH
 }
 
-/// The port of a flow: the class is known by it.
+/// The port of a flow, which tells its class.
 pub(super) fn port(client: usize, flow: usize) -> u16 {
     let first = if is_high(client) { 4000 } else { 5000 };
     first + (client * IN_FLIGHT + flow) as u16

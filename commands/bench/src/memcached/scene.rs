@@ -19,12 +19,13 @@ use crate::steward;
 const MEMCACHED: &str = "memcached";
 /// Workers of the stack, and threads of memcached.
 const WORKERS: u16 = 2;
-/// Time for flows to be found and filters to be set, and for the first value to be there: as often as this.
+/// A part of the wait until flows are found, filters are set, and the first value is stored:
+/// [`SETTLED`] of them.
 const WARM_UP: Duration = Duration::from_millis(100);
 const SETTLED: usize = 10;
-/// Times that as long as this the first answer is waited for.
+/// The most waits of this length for the first answer.
 const MOST_WAITS: usize = 100;
-/// Pieces in which newcomers are measured.
+/// Slices of time in which newcomers are measured.
 pub(super) const SLICES: usize = 20;
 
 /// The stack, and its policy.
@@ -68,7 +69,7 @@ impl Under {
         let device = AfXdp::open(&sockets).map_err(BenchError::of(MEMCACHED))?;
         let (_steward, _) = steward::start(device.steering(), policy, WORKERS.into(), core)?;
         let mut builder = builder_on(device, pool, MEMCACHED)?;
-        // Their threads are where this one is: bound to the contender's core.
+        // Their threads inherit the core of this one, the contender's.
         builder.workers(WORKERS.into());
         serving(builder, |apps, alive| {
             run_program(MEMCACHED, quietly(under_run(apps, &command)?), gate, alive)
@@ -106,7 +107,8 @@ impl Phase {
     }
 }
 
-/// A run: the first clients alone; then with a best-effort client more; then with a high-priority one more instead.
+/// A run in three phases: the first clients alone; then with one more best-effort client; then with one more
+/// high-priority client instead.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Played {
     pub(super) alone: Phase,
@@ -133,7 +135,7 @@ pub(super) fn play(
             ClosedLoop { clients: FIRST + 2, in_flight: IN_FLIGHT, requests: requests(len), port };
         let mut clients = Clients::new(Client::open(host_mac)?, &load)?;
         [NEW_BEST_EFFORT, NEW_HIGH].into_iter().for_each(|client| clients.admit(client, false));
-        // What was asked before the server was there is lost, and asked again much later.
+        // Requests sent before the server listens are lost, and repeated much later.
         for _ in 0..MOST_WAITS {
             if clients.run(WARM_UP)?.iter().map(|client| client.answers).sum::<u64>() > 0 {
                 break;
@@ -157,13 +159,14 @@ pub(super) fn play(
 }
 
 impl Played {
-    /// Answers have to be right: a server that is asked something else is quick.
+    /// Answers are checked, since a server that does other work may seem quicker.
     fn check(&self, under: Under) -> Result<(), BenchError> {
         let all = [&self.alone, &self.best_effort, &self.high];
         let clients = || all.into_iter().flat_map(|phase| &phase.clients);
         let answers: u64 = clients().map(|client| client.answers).sum();
         let wrong: u64 = clients().map(|client| client.wrong).sum();
-        // A request that the kernel has no room for is lost, and its flow waits: a client may get nothing for a while.
+        // A request for which the kernel has no room is lost, and its flow waits: a client may get no answer for a
+        // while.
         if answers == 0 || wrong > answers / 100 {
             let problem = format!("{wrong} of {answers} answers are wrong under {}", under.name());
             return Err(BenchError::of(MEMCACHED)(problem));

@@ -31,12 +31,12 @@ const PORT: u16 = 7;
 const CLOSED: u16 = 4242;
 /// Frames of the flood: half of them fragments.
 const FRAMES: u16 = 1024;
-/// Somebody else's address.
+/// The address of another host.
 const SOMEBODY: [u8; 6] = [2, 0, 0, 0, 9, 8];
-/// Packets of worker 1's own that arrive in a turn, with as many others.
+/// Packets of worker 1's own flows that arrive in a turn, with as many others.
 const ARRIVE: usize = 16;
 const TURNS: u64 = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
-/// Worker 0 has one turn in so many of worker 1's.
+/// Turns of worker 1 for each turn of worker 0.
 const BEHIND: u64 = 64;
 /// Time in which caches and tables fill.
 const WARM_UP: Duration = Duration::from_millis(50);
@@ -103,8 +103,8 @@ fn rates(cores: &[usize], flood: Vec<Vec<u8>>, each: Duration) -> Result<(f64, f
     Ok(((after.0 - before.0) as f64 / micros, (after.1 - before.1) as f64 / micros))
 }
 
-/// Packets of its own flows that worker 1 answers while as many others arrive at its queue, and more at that of
-/// worker 0, which is behind: it turns rarely. On the benchmark's clock.
+/// The number of packets of its own flows that worker 1 answers while as many others arrive at its queue, and
+/// more at that of worker 0, which falls behind because it has few turns. On the benchmark's clock.
 fn answered(others: Vec<Vec<u8>>) -> Result<f64, BenchError> {
     let mixed = mixed(&own(MAC)?, &others);
     let (answers, elsewhere) = (Arc::default(), Arc::default());
@@ -167,7 +167,7 @@ pub(super) fn mixed(own: &[u8], others: &[Vec<u8>]) -> Vec<Vec<u8>> {
     others.iter().flat_map(|other| [own.to_vec(), other.clone()]).collect()
 }
 
-/// As many frames to somebody else, which end where they arrive.
+/// As many frames to another host, which end at the worker where they arrive.
 pub(super) fn harmless() -> Result<Vec<Vec<u8>>, BenchError> {
     strangers(SOMEBODY)
 }

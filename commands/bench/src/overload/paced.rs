@@ -1,5 +1,5 @@
-//! A device in memory with a rate of arrivals and of departures, on a clock of the benchmark's own: its figures are
-//! the worker's rules and no property of the machine.
+//! A device in memory with a rate of arrivals and of departures, on a clock of the benchmark's own: its figures
+//! depend on the worker's rules, not on the machine.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -14,9 +14,9 @@ use crate::forward::queue;
 
 /// A worker's turn, in nanoseconds.
 pub(super) const TURN: u64 = 10_000;
-/// Parts of a packet in which departures are given.
+/// The unit of departures: so many parts are a packet.
 pub(super) const PARTS: usize = 100;
-/// As many departures as a turn has.
+/// The departure rate that takes all packets of a turn.
 pub(super) const ALL: usize = 64 * PARTS;
 /// Packets that the device keeps until they are received; further ones are lost there.
 pub(super) const RING: usize = 1024;
@@ -30,14 +30,14 @@ pub(super) struct Paced {
     leave: usize,
     waiting: usize,
     credit: usize,
-    /// The sent packets that `counts` says to count.
+    /// The number of sent packets that `counts` accepts.
     sent: Arc<AtomicU64>,
     counts: fn(&Buffer) -> bool,
 }
 
 impl Paced {
-    /// These frames arrive over and over, so many in each turn, and `leave` parts of a packet can leave. Packets that
-    /// leave and that `counts` takes are added to `sent`.
+    /// A queue at which these frames arrive over and over, so many in each turn, and from which `leave` parts of a
+    /// packet can leave in a turn. Packets that leave and that `counts` accepts are added to `sent`.
     pub(super) fn queue(
         frames: Vec<Vec<u8>>,
         (arrive, leave): (usize, usize),

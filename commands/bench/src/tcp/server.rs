@@ -202,7 +202,7 @@ pub(crate) fn weever(
 pub(super) struct Server<'q> {
     queue: &'q AppQueue,
     service: &'q Service,
-    /// Of requests that came in part.
+    /// The state of requests that came in part.
     parts: HashMap<Stream, Part>,
     /// Octets of responses that there was no room for.
     owed: HashMap<Stream, Vec<u8>>,

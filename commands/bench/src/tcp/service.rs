@@ -1,21 +1,21 @@
-//! The services of the servers: what they answer to a request. Both the kernel's server and weever's use this code,
-//! so that the difference between them is the sockets'.
+//! The services of the servers, which answer requests. Both the kernel's server and weever's use this code, so that
+//! they differ in their sockets only.
 
 use std::collections::HashMap;
 
-/// What a server does with a request.
+/// The service of a server.
 #[derive(Clone, Debug)]
 pub(crate) enum Service {
-    /// Whatever ends with an empty line gets this response.
+    /// Every request, up to an empty line, gets this response.
     Web(Vec<u8>),
-    /// memcached's text protocol, as far as `get KEY`.
+    /// memcached's text protocol, of which only `get KEY`.
     Store(Store),
 }
 
 /// The beginning of a request whose end has not come.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// How much of an empty line has come.
+    /// The octets of the final empty line that have come.
     seen: u8,
     /// The octets of a line.
     line: Vec<u8>,
@@ -28,7 +28,8 @@ impl Part {
 }
 
 impl Service {
-    /// Answers the requests that end in these octets, which follow those of `part`: how many there were.
+    /// Answers the requests that end in these octets, which follow those of `part`, and returns their
+    /// number.
     pub(crate) fn answer(
         &self,
         octets: &[u8],
@@ -105,7 +106,7 @@ impl Store {
     }
 }
 
-/// A request of so many octets, or as many as it has to have.
+/// A request of so many octets, or of the shortest possible length if that is more.
 pub(crate) fn request(len: usize) -> Vec<u8> {
     const HEAD: &str = "GET / HTTP/1.1\r\nHost: ";
     let name = len.saturating_sub(HEAD.len() + 4).max(1);
@@ -177,7 +178,7 @@ mod tests {
             let text = String::from_utf8(response.clone()).unwrap();
             let (head, body) = text.split_once("\r\n\r\n").unwrap();
             assert_eq!(response.len(), len);
-            // One octet may be too many where the number gets a digit more.
+            // The length may be one octet too long where the number gets another digit.
             let said: usize = head.rsplit(' ').next().unwrap().parse().unwrap();
             assert!((said..=said + 1).contains(&body.len()), "{text}");
         }

@@ -42,7 +42,7 @@ pub struct Class {
     pub name: String,
     /// The packets of its flows.
     pub packets: Vec<Conj>,
-    /// The application whose flows they are, if it is a class of an application's.
+    /// The application that the class belongs to, if it belongs to one.
     pub app: Option<AppId>,
     /// Its queues.
     pub queues: Queues,
@@ -205,7 +205,8 @@ impl Document {
             classifier.classes.iter().enumerate()
         {
             let class = &self.classes[usize::from(id.0)];
-            // Nobody knows an application's packets beforehand: its sockets are its flows.
+            // An application's packets are not known beforehand: its flows are those of its
+            // sockets.
             if app.is_some() || (!class.drop && !self.keeps_order(class)) {
                 continue;
             }
@@ -300,7 +301,7 @@ pub struct Classifier {
     rest: ClassId,
 }
 
-/// A class, as far as its flows are told by it.
+/// The parts of a class that tell which flows belong to it.
 #[derive(Clone, Debug)]
 struct Classified {
     id: ClassId,
@@ -310,7 +311,7 @@ struct Classified {
 }
 
 impl Classified {
-    /// Whether all packets of a flow are of the class.
+    /// Whether all packets of a flow belong to the class.
     fn has(&self, flow: &Flow) -> bool {
         let is_its = self.app.is_none_or(|app| flow.app == Some(app));
         is_its && flow.parts.iter().all(|part| self.packets.iter().any(|own| part.implies(own)))

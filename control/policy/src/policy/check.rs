@@ -91,7 +91,7 @@ fn check_overlaps(decoded: &Decoded, errors: &mut Problems, warnings: &mut Probl
     for (at, later) in order.iter().enumerate() {
         for earlier in &order[..at] {
             let pair = [*earlier, *later].map(|number| &decoded.document.classes[number]);
-            // Whether a packet is an application's shows when it has a socket.
+            // Whether a packet belongs to an application is known only once the socket exists.
             let is_comparable = pair[0].app.is_none() || pair[0].app == pair[1].app;
             if is_comparable && pair.iter().all(|class| !class.packets.is_empty()) {
                 check_pair(pair, decoded.classes[*later].matches, errors, warnings);

@@ -19,7 +19,7 @@ pub(super) const MAX_QUEUES: i64 = 65_536;
 /// More workers than any machine has cores for.
 const MAX_THREADS: i64 = 4096;
 
-/// More tokens than anybody needs.
+/// The most tokens that a policy may set.
 const MAX_TOKENS: i64 = 1_000_000;
 
 const TOP: [&str; 9] = [
@@ -50,7 +50,8 @@ const CLASS: [&str; 11] = [
 /// How often an application may ask for a search: each takes a token. Written as `[searches]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Searches {
-    /// The tokens that an application begins with, and the most that it saves up. With 0 it may not ask.
+    /// The tokens that an application has at first, and the most that it saves up. With 0 it may not
+    /// ask.
     pub tokens: u32,
     /// The tokens that it gets in a minute.
     pub refill: u32,
@@ -67,7 +68,7 @@ pub(super) struct Decoded {
     pub(super) document: Document,
     pub(super) apps: Vec<String>,
     pub(super) searches: Searches,
-    /// Those of applications that have a class with their own.
+    /// The limits of applications whose class has limits of its own.
     pub(super) searches_of: BTreeMap<String, Searches>,
     pub(super) simplify: bool,
     pub(super) errors: Problems,
@@ -189,7 +190,7 @@ fn class<'d>(
     let app = section.get("app").and_then(|value| section.text("app", value));
     let app = app.map(|app| AppId(app_number(apps, app)));
     let packets = match (section.get("match"), app) {
-        // All of them, as far as they are the application's.
+        // All packets, restricted to the application's flows.
         (None, Some(_)) => vec![Conj::all()],
         _ => section
             .required("match", "`match = \"udp dst port 53\"` or `app = \"kv\"`")

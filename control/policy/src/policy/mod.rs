@@ -47,7 +47,7 @@ pub struct CheckedPolicy {
     pub apps: Vec<String>,
     /// How often each application may ask for a search.
     pub searches: Searches,
-    /// How often applications may that have a class which says so, by their names.
+    /// The same for applications whose class has limits of its own, by their names.
     pub searches_of: BTreeMap<String, Searches>,
     /// Whether each worker runs only the part of the graph that its queues need.
     pub simplify: bool,

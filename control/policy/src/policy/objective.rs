@@ -9,7 +9,7 @@ use weever_suggest::did_you_mean;
 use super::section::{Section, Value};
 
 const NAMES: [&str; 4] = ["balance", "balance-rate", "pack", "pack-rate"];
-/// More terms than anybody writes.
+/// The most terms of an expression.
 const MAX_TERMS: usize = 16;
 const MAX_FACTOR: u32 = 1_000_000;
 const HELP: &str = "write terms as `balance`, `balance-rate`, `pack(50)` or `pack-rate(1000000)`, each with a number \
@@ -55,7 +55,7 @@ fn wrong(message: String) -> TermError {
     (message, HELP.into())
 }
 
-/// A sum of terms; one without a factor is itself.
+/// A sum of terms; a single term without a factor stays as it is.
 fn expression(text: &str) -> Result<Objective, TermError> {
     let mut terms = text.split('+').map(term).collect::<Result<Vec<_>, _>>()?;
     if terms.len() > MAX_TERMS {

@@ -40,7 +40,7 @@ impl Engine {
         polled
     }
 
-    /// Replaces a block that panicked when it was asked something, outside of a walk.
+    /// Replaces a block that panicked in a call outside of a walk.
     #[cold]
     pub(super) fn replace_after_question(&mut self, panic: Panic, now: Nanos) {
         let mut burst = self.burst.take().unwrap_or_default();

@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// Whether a further turn will find something to do about moving flows, although nothing arrives.
+    /// Whether another turn has work on moving flows even if no message arrives.
     pub(crate) fn is_moving_flows(&self) -> bool {
         self.runtime.flows.needs_turns()
     }
@@ -225,7 +225,7 @@ impl Engine {
         ran
     }
 
-    /// Runs packets that waited for a flow. A block that panics at them has lost the flow's state.
+    /// Runs packets that waited for a flow. If the block panics, the flow's state is lost.
     fn run_held(&mut self, arrived: &mut Arrived, tasks: Vec<Task>, now: Nanos) {
         self.runtime.flows.releasing = Some(arrived.place);
         self.run_tasks(arrived.place.0, tasks, now);

@@ -1,5 +1,5 @@
 //! The old owner's part of a move: flows begin to leave, every worker is asked for an answer, and when all have
-//! answered, the states go.
+//! answered, the states are sent.
 //!
 //! An order may name a hundred thousand flows, and packets come meanwhile. So a turn handles
 //! [`FLOWS_PER_TURN`] of them, both where flows begin to leave and where states are sent, and the next turn goes
@@ -16,16 +16,16 @@ use super::peers::{Message, Part};
 use crate::moves::{MoveOrder, Outcome};
 use crate::schedule::Entry;
 
-/// Flows that begin to leave, or whose states are sent, in one turn: as many as messages that the other
-/// worker takes in one.
+/// Flows that begin to leave, or whose states are sent, in one turn: the number of messages that the
+/// other worker takes in one turn.
 pub(crate) const FLOWS_PER_TURN: usize = 256;
 
-/// States that are sent to a worker in one turn although others fill their part of the ring: a flood of
-/// strangers holds no move up.
+/// States that are sent to a worker in one turn even if other packets fill their part of the ring, so
+/// that a flood does not delay moves.
 const IN_A_FLOOD: usize = 16;
 
 impl Engine {
-    /// Goes on with every order, the oldest first, as far as a turn goes.
+    /// Continues every order, the oldest first, up to the limit of a turn.
     pub(super) fn go_on_leaving(&mut self, reception: &Reception, now: Nanos) {
         let mut left = FLOWS_PER_TURN;
         let mut orders = std::mem::take(&mut self.runtime.flows.orders);
@@ -33,7 +33,7 @@ impl Engine {
         self.runtime.flows.orders.append(&mut orders);
     }
 
-    /// Goes on with an order, with up to `left` flows; whether it is carried out.
+    /// Continues an order with up to `left` flows; returns whether it is carried out.
     fn carry_on(
         &mut self,
         leaving: &mut Leaving,
@@ -96,7 +96,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Asks every other worker for an answer; how many there are.
+    /// Asks every other worker for an answer; returns their number.
     fn ask_for_answers(&mut self, order: &Arc<MoveOrder>) -> usize {
         let me = self.runtime.worker;
         let Some(peers) = &mut self.runtime.peers else { return 0 };
@@ -139,8 +139,8 @@ impl Engine {
         self.runtime.peers.as_mut().is_some_and(|peers| peers.has_room(to, part))
     }
 
-    /// Carries out the orders for an entry that goes. Flows that have not begun to leave are given up with the
-    /// others of this worker.
+    /// Carries out the orders for an entry that is removed. Flows that have not begun to leave are given up
+    /// with the others of this worker.
     pub(super) fn finish_orders(&mut self, entry: Entry, now: Nanos) {
         let orders = std::mem::take(&mut self.runtime.flows.orders);
         let (here, others): (Vec<Leaving>, _) = orders

@@ -11,8 +11,8 @@ use super::moving::Listing;
 use crate::schedule::NO_NODE;
 
 impl Engine {
-    /// Asks a node's block something about its flows. `None` if there is no block, or if it panics: then a fresh
-    /// one takes its place as after a panic in a walk, and the flows of this worker have ended.
+    /// Calls a node's block about its flows. `None` if there is no block, or if it panics: then a fresh one
+    /// takes its place as after a panic in a walk, and the node's flows at this worker have ended.
     pub(super) fn ask_block<T>(
         &mut self,
         node: u32,

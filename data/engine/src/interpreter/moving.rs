@@ -40,9 +40,9 @@ pub(crate) struct Flows {
 #[derive(Debug)]
 pub(crate) struct Leaving {
     pub(crate) order: Arc<MoveOrder>,
-    /// How many of the order's flows have begun to move, or do not move.
+    /// The number of the order's flows that are handled: they have begun to move, or do not move.
     pub(crate) begun: usize,
-    /// The flows of it that were here and stood still, and have not been sent, by new owner.
+    /// Its flows at this worker whose states have not been sent, by new owner.
     pub(crate) flows: BTreeMap<u16, Vec<FlowKey>>,
     /// The workers that have not answered yet, once they have been asked.
     pub(crate) unanswered: usize,
@@ -141,7 +141,7 @@ impl Reception {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueueWatch {
     begun: Option<Begun>,
-    /// Whether it was past the redirection when it was asked last.
+    /// Whether packets were redirected already when it was last checked.
     was_past: bool,
 }
 
@@ -216,8 +216,8 @@ impl Flows {
         self.orders.push(Leaving::new(order));
     }
 
-    /// The states of a node's flows are lost: those that leave have nothing to wait for here, and those
-    /// that have arrived end.
+    /// The states of a node's flows are lost: flows that leave do not wait any longer, and flows that
+    /// have arrived end.
     #[cold]
     pub(crate) fn lose_states(&mut self, entry: Entry) {
         self.leaving.retain(|(at, _)| *at != entry);

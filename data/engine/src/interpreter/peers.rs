@@ -180,7 +180,8 @@ impl Peers {
         }
     }
 
-    /// Whether the ring to worker `to` has room in its part for a message, with none waiting before it.
+    /// Whether the ring to worker `to` has room for a message in the part for such messages, and none
+    /// waits before it.
     pub(crate) fn has_room(&mut self, to: u16, part: Part) -> bool {
         let sender = self.senders.get_mut(to as usize).and_then(Option::as_mut);
         sender.is_some_and(|sender| sender.overflow.is_empty() && sender.has_room(part))

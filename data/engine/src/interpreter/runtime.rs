@@ -328,7 +328,7 @@ impl Offered {
     }
 }
 
-/// The room behind a block.
+/// The room for tasks and packets behind a block.
 pub(crate) struct Room<'a> {
     pub(crate) outboxes: &'a Outboxes,
     pub(crate) delayed: &'a Later,

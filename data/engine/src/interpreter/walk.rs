@@ -328,8 +328,8 @@ impl Walk<'_> {
 }
 
 impl Walk<'_> {
-    /// Has the observers on a way look at its tasks. If one is quarantined, none looks: false, and the tasks go from
-    /// node to node, to where they are lost.
+    /// Has the observers on a way look at its tasks. If one is quarantined, none looks: returns false, and the tasks
+    /// go from node to node, and are lost at the quarantined one.
     #[inline]
     pub(super) fn observe(&mut self, code: &EntryCode, way: &WayPlan, tasks: Mask) -> bool {
         let observers = &code.observers[span(&way.observers)];

@@ -35,7 +35,8 @@ pub(super) struct EntryBuilder<'a> {
     pub(super) runs: &'a mut Runs,
     /// The nodes that packets pass on a way.
     pub(super) covered: BTreeSet<NodeId>,
-    /// The nodes at which ways with observers end. What comes there may be what no way takes past them.
+    /// The nodes at which ways with observers end. A run may begin there, even if other ways pass the
+    /// node.
     pub(super) resumed: BTreeSet<NodeId>,
     pub(super) code: EntryCode,
     /// By way, the counters of the steps inside it.

@@ -183,7 +183,7 @@ pub(crate) struct WayPlan {
     pub(crate) ending: Range<u32>,
     /// The steps that come next.
     pub(crate) ends: Range<u32>,
-    /// The steps inside that only look at packets, and must see those of the way.
+    /// The observers on the way, which must see its packets.
     pub(crate) observers: Range<u32>,
     /// The step that comes next, if there is no other and it needs no masks of steps at the border, and the
     /// counter of tasks for all steps of the way.

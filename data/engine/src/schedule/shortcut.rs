@@ -23,9 +23,9 @@ struct Walked {
 }
 
 impl EntryBuilder<'_> {
-    /// The shortcut that is tried at a node, as an index into the entry's shortcuts: the first listed one that has
-    /// all its ways there (without a compiler, one of them), else the run that begins there, if no packet takes another
-    /// one past it.
+    /// The shortcut that is tried at a node, as an index into the entry's shortcuts: the first listed one all of whose
+    /// ways exist there (without a compiler, one of them), else the run that begins there, unless another shortcut
+    /// takes packets past it.
     pub(super) fn shortcut(
         &mut self,
         start: NodeId,

@@ -17,7 +17,7 @@ use crate::schedule::NodeRef;
 #[derive(Debug)]
 pub struct FlowMoves {
     orders: Vec<Arc<MoveOrder>>,
-    /// Of all workers.
+    /// The numbers of all workers.
     wakers: Vec<Waker>,
 }
 
@@ -64,8 +64,8 @@ impl FlowLists {
         self.order.is_complete()
     }
 
-    /// Waits until all workers have listed their flows, at most so long, and returns what is listed by then.
-    /// Blocks; the workers need their threads.
+    /// Waits until all workers have listed their flows, at most so long, and returns the lists that exist by
+    /// then. Blocks; the workers need their threads.
     pub fn wait(self, patience: Duration) -> ListedFlows {
         self.order.wait(Instant::now() + patience)
     }

@@ -20,7 +20,7 @@ use crate::schedule::{BlockMaker, Homes, Idp, NodeRef, Update};
 const ADOPT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest pause in reception for a change of ways. Nearly always some turns suffice; a device's ring
-/// holds what arrives in a millisecond or more.
+/// holds the packets of a millisecond or more.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A completed change.

@@ -1,12 +1,12 @@
 //! Changes after which packets of flows take other ways between workers: a worker gets a node with state of
-//! flows, or has it no longer.
+//! flows, or loses it.
 //!
-//! Before, workers that lose the node give their flows away, a bounded number in each turn; no further moves
-//! begin, and those that are open come to their end. Then the workers pause
-//! ([`Quiet`]) until no packet is under way between them, switch, hand over what flows have come since, and go on. So
-//! packets that took the old way are not overtaken. All of it has a bound in time; after that the change goes
-//! on, nothing is lost, and packets may be out of order. So they may be where workers have no threads, and where
-//! a move does not end, whose filters may be late: then nobody pauses, since the pause could not end before its time.
+//! Before, workers that lose the node give their flows away, a bounded number in each turn; no further moves begin,
+//! and those that are open come to their end. Then the workers pause ([`Quiet`]) until no packet is under way between
+//! them, switch, hand over what flows have come since, and go on. So packets that took the old way are not overtaken.
+//! Each wait has a bound; after that the change goes on, nothing is lost, and packets may be out of order. They may
+//! also be out of order where workers have no threads, or where a move does not end because its filters are late:
+//! then there is no pause, since it could only end by its bound.
 //!
 //! Afterwards flows move only to workers that have the node.
 
@@ -24,7 +24,7 @@ use crate::schedule::{CompiledGraph, Idps, NodeRef};
 /// How long open moves may take to come to their end, in which packets are received.
 const MOVES_PATIENCE: Duration = Duration::from_millis(100);
 
-/// What each flow of a worker that loses its node may take in addition.
+/// The additional time for each flow of a worker that loses its node.
 const PER_FLOW: Duration = Duration::from_micros(10);
 
 /// The time between two looks at the workers. A turn takes microseconds.
@@ -126,7 +126,7 @@ impl<'a> Reroute<'a> {
         self.nodes.iter().any(|node| node.owners.has_moves())
     }
 
-    /// Pauses reception once no move is open.
+    /// Waits until no move is open, and pauses reception.
     fn pause(&mut self) {
         let give_up_at = Instant::now() + MOVES_PATIENCE.max(self.team.longest);
         loop {
@@ -140,7 +140,7 @@ impl<'a> Reroute<'a> {
             self.until = Some(until);
             self.team.quiet.begin(until);
             self.come_to_rest(until);
-            // A worker may have begun one just before.
+            // A worker may have begun a move just before.
             if !self.has_moves() {
                 return;
             }

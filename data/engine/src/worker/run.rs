@@ -75,7 +75,8 @@ impl Worker {
         let due = self.next_deadline().map_or(MAX_SLEEP, |at| at.saturating_sub(now));
         let mut timeout = timeout.min(due).min(MAX_SLEEP);
         if self.engine.lacks_buffers() || self.engine.is_moving_flows() {
-            // Another thread may free some, and gives no notice. Flows that move need a turn soon.
+            // Another thread may free buffers without waking this one. Flows that move need a turn
+            // soon.
             timeout = timeout.min(POLL_INTERVAL);
         }
         self.bell.doorbell().prepare_to_sleep();

@@ -197,7 +197,7 @@ impl Member {
     }
 }
 
-/// A helper that is gone is not rung for in another's place.
+/// A helper that has ended is not woken in place of another.
 impl Drop for Member {
     fn drop(&mut self) {
         self.end_sleep();

@@ -34,14 +34,14 @@ impl Default for Validation {
 }
 
 impl Validation {
-    /// So many octets are in flight, after some were sent.
+    /// Notes the octets in flight after some were sent.
     #[inline]
     pub(crate) fn sent(&mut self, flight: u32) {
         self.peak = self.peak.max(flight);
     }
 
-    /// Whether more than half of a window in slow start was in flight at once in this round: it grows until it is
-    /// twice what the application has use for, and so does not hold back what it sends next.
+    /// Whether more than half of a window in slow start was in flight at once in this round. So the window grows
+    /// to twice the amount that the application uses, and does not limit its next octets.
     pub(crate) fn is_half_used(&self, window: &Window) -> bool {
         window.in_slow_start() && self.peak > window.cwnd / 2
     }

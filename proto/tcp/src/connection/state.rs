@@ -211,7 +211,7 @@ pub(crate) enum Probe {
     KeepAlive,
 }
 
-/// What became of our SYN or SYN-ACK.
+/// The outcome of our SYN or SYN-ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Syn {
     /// It was sent once.

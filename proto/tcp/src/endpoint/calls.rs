@@ -4,8 +4,8 @@ use super::Endpoint;
 use crate::{Connection, Events, Id, Nanos};
 
 impl Endpoint {
-    /// SEND: octets behind those that were queued before lie in the send region. How many were taken:
-    /// all, unless the connection is closed for sending or 1 GiB is outstanding.
+    /// SEND: octets lie in the send region behind those that were queued before. Returns how many
+    /// were taken: all, unless the connection is closed for sending or 1 GiB is outstanding.
     pub fn queue(&mut self, id: Id, octets: u64, now: Nanos) -> u64 {
         let Some(slot) = self.slots.get_mut(id.index) else { return 0 };
         if slot.generation != id.generation {

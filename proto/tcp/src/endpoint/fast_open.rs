@@ -1,4 +1,4 @@
-//! Fast Open (RFC 7413) at both ends: which SYNs carry octets, and which are taken with theirs.
+//! Fast Open (RFC 7413) at both ends: which SYNs carry octets, and whose octets are accepted.
 
 use super::{Endpoint, ListenerId};
 use crate::connection::Events;
@@ -26,8 +26,8 @@ impl Endpoint {
         fast.option.is_some_and(|cookie| !cookie.is_empty())
     }
 
-    /// A listener takes octets in SYNs, of not more than `pending` connections whose handshakes have not ended;
-    /// 0: of none.
+    /// Has a listener accept octets in SYNs, of at most `pending` connections at a time whose handshakes have
+    /// not ended; with 0 of none.
     pub fn set_listener_fast_open(&mut self, id: ListenerId, pending: u32) {
         if let Some(Some(listener)) = self.listeners.get_mut(id.0 as usize) {
             listener.config.fast_open = pending;
@@ -54,7 +54,7 @@ impl Endpoint {
             return Some(fast);
         }
         if listener.pending(now) >= listener.config.fast_open {
-            // §5.1: beyond the limit all goes on by the usual handshake.
+            // §5.1: above the limit, connections are opened by the usual handshake.
             self.counters.fast_open_full += 1;
             return Some(fast);
         }
@@ -72,7 +72,8 @@ impl Endpoint {
         self.counters.fast_opened += 1;
     }
 
-    /// The handshake of a connection has ended, or the connection has: it does not count as pending any more.
+    /// The handshake of a connection has ended, or the connection itself: it does not count as pending any
+    /// more.
     pub(super) fn leave_pending(&mut self, index: u32, now: Nanos) {
         let Some(connection) = &mut self.slots[index].connection else { return };
         let failed = connection.state == State::Closed;
@@ -80,15 +81,15 @@ impl Endpoint {
         connection.end_fast_open(now);
         if let Some(Some(listener)) = pending_at.map(|at| &mut self.listeners[at as usize]) {
             listener.early = listener.early.saturating_sub(1);
-            // §5.1: the victim of a forged SYN resets the connection. Were it not counted any longer, an attacker
-            // could have any number of requests carried out.
+            // §5.1: the victim of a forged SYN resets the connection. If it were not counted any longer, an
+            // attacker could have any number of requests carried out.
             if failed {
                 listener.resets.push_back(now.saturating_add(RESET_COUNTS));
             }
         }
     }
 
-    /// The answer to a SYN of ours came in `segment`.
+    /// `segment` is the answer to a SYN of ours.
     pub(super) fn learn_fast_open(&mut self, index: u32, segment: &Segment<'_>, now: Nanos) {
         let Some(connection) = &mut self.slots[index].connection else { return };
         let Some(fast) = connection.rare.fast_open else { return };
@@ -118,7 +119,8 @@ impl Connection {
             && self.rare.fast_open.is_some_and(|fast| fast.early > 0)
     }
 
-    /// Takes the octets of a SYN, as far as there is room, as pending at listener `at`.
+    /// Accepts the octets of a SYN, as far as there is room. The connection counts as pending at
+    /// listener `at`.
     pub(super) fn take_early(&mut self, fast: FastOpen, at: u32) -> Option<Payload> {
         let early = fast.early.min(self.rcv.window());
         let pending_at = (early > 0).then_some(at);

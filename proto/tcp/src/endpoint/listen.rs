@@ -62,7 +62,7 @@ impl Endpoint {
                 self.settle(index, now);
                 continue;
             }
-            // Accepted ones go on, and count nowhere any more.
+            // Accepted connections go on, and do not count at the listener any more.
             if let Some(connection) = &mut slot.connection {
                 connection.rare.reset(|rare| {
                     if let Some(fast) = &mut rare.fast_open {
@@ -134,7 +134,7 @@ impl Endpoint {
             (listener.half_open >= listener.config.backlog, listener.config);
         let fast = self.answer_fast_open(at, tuple, segment, now);
         let is_early = fast.is_some_and(|fast| fast.early > 0);
-        // Octets with a good cookie come from where they say, and have a limit of their own.
+        // A valid cookie proves the source address; such connections have a limit of their own.
         if backlog_full && !is_early {
             if !config.cookies {
                 return Err(Reject::BacklogFull);

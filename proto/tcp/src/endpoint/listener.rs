@@ -73,7 +73,7 @@ pub(super) struct Listener {
     pub(super) waiting: VecDeque<Id>,
     /// Connections whose octets were taken before their handshake ended.
     pub(super) early: u32,
-    /// When those that were reset meanwhile do not count any longer.
+    /// The times after which connections that were reset do not count any longer.
     pub(super) resets: VecDeque<Nanos>,
 }
 

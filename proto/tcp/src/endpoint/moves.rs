@@ -54,7 +54,8 @@ impl Endpoint {
             return Err(connection);
         }
         connection.config = std::sync::Arc::clone(&self.config);
-        // One with octets in its SYN does not count at a limit any more: there is no second SYN of it.
+        // A connection with octets in its SYN does not count at a limit any more, since its SYN is not
+        // repeated.
         let half_open = connection.state == State::SynReceived && !connection.is_early();
         let id = self.add(connection);
         if let Some(at) = listener {

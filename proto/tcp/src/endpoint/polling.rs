@@ -53,7 +53,8 @@ impl Endpoint {
                 if connection.next_deadline() <= now {
                     connection.timeout(now);
                 }
-                // There is a last timer behind all activity.
+                // After its last activity a connection still has a timer: its spare memory is given
+                // back here.
                 connection.shed(now);
                 if half_open && connection.state == State::Closed {
                     self.drop_half_open(index, now);

@@ -23,7 +23,7 @@ pub(crate) struct Secrets {
 const SIZES: [u16; 8] = [88, 536, 1024, 1220, 1360, 1412, 1440, 1460];
 /// Time in which cookies are counted; one is good for this long up to twice as long.
 const COOKIE_PERIOD: Nanos = 64_000 * MILLIS;
-/// The key of Fast Open's cookies changes after this time; a cookie is good for this long up to twice as long.
+/// The key of Fast Open's cookies changes after this time; a cookie is valid for one to two such periods.
 const FAST_OPEN_PERIOD: Nanos = 4 * 3600 * 1000 * MILLIS;
 /// The low bits of the timestamp that goes with a cookie: they hold the peer's options.
 const STAMP_BITS: u32 = 6;
@@ -104,7 +104,7 @@ impl Secrets {
         Tuple { local_port: 0, remote_port: 0, ..*tuple }.hash(key).to_be_bytes()
     }
 
-    /// Whether a cookie is one of the last two keys, and then whether it is of the last one.
+    /// Whether a cookie was made with one of the last two keys, and then whether with the last one.
     pub(crate) fn check_fast_open(&self, tuple: &Tuple, cookie: &[u8], now: Nanos) -> Option<bool> {
         let period = now / FAST_OPEN_PERIOD;
         if cookie == self.fast_open_hash(tuple, period) {

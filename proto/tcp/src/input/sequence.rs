@@ -53,8 +53,8 @@ impl Connection {
         now: Nanos,
     ) -> Result<Arrival<'a, 's>, Reject> {
         if self.is_syn_again(segment) {
-            // The peer sends its SYN again, since ours or its acknowledgement was lost; octets in it that were not
-            // taken do not make it another.
+            // The peer sends its SYN again, since ours or its acknowledgement was lost. Octets in it that were not
+            // accepted make no difference.
             self.answer_unacceptable(segment, now);
             return Err(Reject::OutsideWindow);
         }

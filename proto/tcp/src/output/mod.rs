@@ -50,8 +50,8 @@ impl Connection {
         }
     }
 
-    /// Writes a segment of octets whose length was [expected](Self::expected_len), field by field: a segment that is
-    /// put together elsewhere and moved waits for its own small stores to reach the cache.
+    /// Writes a segment of octets whose length was [expected](Self::expected_len), field by field into `out`: a
+    /// segment built elsewhere and moved would have to wait until its small stores reach the cache.
     #[inline(always)]
     fn write_expected(&mut self, out: &mut Transmit, len: u32, now: Nanos) {
         let seq = self.snd.nxt;
@@ -404,8 +404,8 @@ impl Connection {
         }
         // "(2) or if the data is pushed and all queued data can be sent now, i.e., if: [SND.NXT =
         // SND.UNA and] PUSHed and D <= U (the bracketed condition is imposed by the Nagle
-        // algorithm)". Data that an application queues count as pushed.
-        // A SYN that is not acknowledged holds octets back as little as it does at its peer.
+        // algorithm)". Data that an application queues count as pushed. A SYN that is not
+        // acknowledged does not hold octets back here, nor at the peer.
         let idle = self.snd.nxt.max(self.snd.base) == self.snd.una.max(self.snd.base);
         if len == unsent && (idle || self.settings.no_delay()) {
             return Some((len, false));

@@ -180,7 +180,7 @@ pub struct TcpOptionsRepr {
 }
 
 impl TcpOptionsRepr {
-    /// Makes these the options of nearly every segment: timestamps or none. Blocks that do not count are left as they
+    /// Sets the options of nearly every segment: timestamps or none. SACK blocks beyond the count are left as they
     /// are, which saves writing them.
     #[inline(always)]
     pub fn set_usual(&mut self, timestamps: Option<Timestamps>) {

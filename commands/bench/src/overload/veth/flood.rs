@@ -1,9 +1,10 @@
 //! A worker that serves its own flows while worker 0 is flooded, on a veth of two queues.
 //!
-//! A client keeps requests under way at worker 1's queue, from worker 1's core. A flood of fragments and strangers is
-//! sent to worker 0's queue from worker 0's core, as fast as it goes; without it, a thread there spins, since the two
-//! cores may be halves of one. For the figure of both queues, a fragment or a stranger goes with each request of the
-//! client, too; the rate without them is one beside as many frames for somebody else, which cost the cable as much.
+//! A client keeps requests under way at worker 1's queue, from worker 1's core. A flood of fragments and packets of
+//! unknown flows is sent to worker 0's queue from worker 0's core, as fast as possible; without it, a thread there
+//! spins, since the two cores may be halves of one. For the figure of both queues, one of these packets also goes
+//! with each request of the client; in the rate without flood, as many frames for another host take their place,
+//! which cost the cable as much.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -23,7 +24,7 @@ const FAILED: &str = "flood";
 const WINDOW: usize = 128;
 /// Frames that are sent at once.
 const AT_ONCE: usize = 32;
-/// Without an answer for so long, requests are lost.
+/// After this time without an answer, requests count as lost.
 const LOST: Duration = Duration::from_millis(10);
 const WARM_UP: Duration = Duration::from_millis(100);
 
@@ -112,7 +113,7 @@ fn meet(
     })
 }
 
-/// Sends the frames over and over, as fast as it goes; without any it spins.
+/// Sends the frames over and over, as fast as possible; without frames it spins.
 fn flood_until(
     station: &mut Station,
     frames: &[Vec<u8>],
@@ -132,7 +133,8 @@ fn flood_until(
     Ok(())
 }
 
-/// A client with requests under way, each of which goes with one of the other frames, if there are any.
+/// A client with requests under way. With each request it sends one of the other frames, if there are
+/// any.
 struct Client {
     station: Station,
     own: Vec<u8>,
@@ -158,7 +160,7 @@ impl Client {
             } else if heard.elapsed() > LOST {
                 (self.under_way, heard) = (0, Instant::now());
             } else {
-                // The worker has the same core.
+                // The worker shares this core.
                 thread::yield_now();
             }
         }
@@ -189,7 +191,7 @@ mod tests {
         };
         let [first, second, ..] = cores[..] else { return println!("skipped: needs two cores") };
         for flooded in [false, true] {
-            // On a busy machine one of the threads may have no time for a while.
+            // On a busy machine one of the threads may not run for a while.
             let each = Duration::from_millis(200);
             let mut rates = (0..20).map(|_| rate([first, second], flooded, true, each).unwrap());
             assert!(rates.any(|rate| rate > 0.0), "{flooded}");

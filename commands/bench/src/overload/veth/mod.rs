@@ -1,7 +1,7 @@
 //! The same over AF_XDP on veth pairs, in namespaces of their own.
 //!
 //! With two cores, the unmeasured half has one of them (the flood's sender, its softirqs and the flooded worker, or the
-//! source and the sinks), and the measured worker has the other. So figures show what workers take from each other, and
+//! source and the sinks), and the measured worker has the other. So figures show how workers disturb each other, and
 //! not how the system divides a core.
 
 mod flood;

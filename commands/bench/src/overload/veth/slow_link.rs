@@ -1,7 +1,7 @@
 //! A pair of links while a third takes 1 % of its packets, on four veth pairs and one worker.
 //!
 //! Packets are offered at a fixed rate that the worker can forward, so that the figure is the share of them that comes
-//! out at the other side, and no property of the source, which has more to do when there is a second pair.
+//! out at the other side, and does not depend on the source, which has more work with a second pair.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -31,7 +31,7 @@ const OFFERED: u64 = 50_000;
 const AT_ONCE: usize = 32;
 /// Packets per second that the slow link takes.
 const TAKEN: u64 = OFFERED / 100;
-/// The links of the pair, and of the pair whose second is slow, by their numbers.
+/// The numbers of the links of the first pair, and of the pair whose second link is slow.
 const PAIRS: [[u8; 2]; 2] = [[0, 1], [2, 3]];
 
 pub(super) fn measure(
@@ -71,7 +71,7 @@ impl Cables {
         let veth = |n: u8| {
             let (out, leg) = (format!("out{n}"), format!("leg{n}"));
             let veth = Veth::create(&outside, &out, &inside, &leg, 1)?;
-            // What is forwarded is received on the others' core.
+            // Forwarded packets are received on the other core, with source and sinks.
             outside.process_received_on(&out, Some(source_core))?;
             Ok::<_, BenchError>(veth)
         };
@@ -153,7 +153,7 @@ fn router(gate: &Gate) -> Result<(), BenchError> {
 struct Slow {
     inner: Box<dyn LinkQueue>,
     now: u64,
-    /// When it takes the next one.
+    /// The time at which it takes the next packet.
     next: u64,
 }
 
@@ -238,7 +238,7 @@ mod tests {
         let [first, second, ..] = cores[..] else { return println!("skipped: needs two cores") };
         let mut cables = Cables::new([first, second]).unwrap();
         for pairs in [1, 2] {
-            // On a busy machine the router may have no time in a tenth of a second.
+            // On a busy machine the router may not run for a tenth of a second.
             let mut rates = (0..100).map(|_| cables.forwarded(pairs, Duration::from_millis(100)));
             assert!(rates.any(|rate| rate.unwrap() > 0.0), "{pairs}");
         }

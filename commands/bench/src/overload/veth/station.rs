@@ -13,12 +13,12 @@ use crate::BenchError;
 pub(super) struct Station {
     queue: Box<dyn LinkQueue>,
     pool: PoolCache,
-    /// What has not been sent yet.
+    /// Frames that have not been sent yet.
     pub(super) packets: VecDeque<Buffer>,
 }
 
 impl Station {
-    /// The queues of a device, with the link, which keeps them at work.
+    /// The queues of a device, with the link, which must live as long as they do.
     pub(super) fn open(
         within: &Namespace,
         name: &str,

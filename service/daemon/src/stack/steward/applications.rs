@@ -33,8 +33,8 @@ impl ApplicationSockets {
         self.with(|server| server.plan_requests().granted).unwrap_or_default()
     }
 
-    /// The flows of sockets that anybody may send to, and those that applications have registered. A connected
-    /// socket that is not registered is found by its traffic.
+    /// The flows of unconnected sockets and listeners, and those that applications have registered. A
+    /// connected socket without a registered flow is found by its traffic.
     pub(super) fn flows(&self) -> Vec<(Origin, FlowSpec)> {
         let all = |server: &AppServer| -> Vec<_> {
             let known = server.sockets().filter(|s| s.peer.is_none() || !s.flows.is_empty());
@@ -60,7 +60,8 @@ pub(in crate::stack) fn plan_limits(policy: &CheckedPolicy) -> PlanLimits {
     PlanLimits { named, others: tokens(&policy.searches) }
 }
 
-/// Everything to the socket, with the rate that it was registered with, and its flows of single peers.
+/// The flow of all packets to the socket, with its registered rate, and its registered flows of single
+/// peers.
 fn flows(socket: &SocketStatus) -> Vec<(Origin, FlowSpec)> {
     let all = RegisteredFlow { number: 0, peer: None, rate: None };
     let all = socket.flows.iter().find(|flow| flow.peer.is_none()).copied().unwrap_or(all);
@@ -72,7 +73,8 @@ fn flows(socket: &SocketStatus) -> Vec<(Origin, FlowSpec)> {
     whole.into_iter().chain(others).collect()
 }
 
-/// What a peer, or anybody, sends to the socket's port, and to its address if it has one.
+/// The packets from a peer, or from anywhere, to the socket's port, and to its address if it has
+/// one.
 fn packets(socket: &SocketStatus, peer: Option<SocketAddr>, rate: Option<u64>) -> Option<FlowSpec> {
     let protocol = if socket.listens { "tcp" } else { "udp" };
     let port = socket.binding.local_port?;

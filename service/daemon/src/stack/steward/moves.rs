@@ -33,8 +33,8 @@ const ENDPOINT: &str = "RxL4TCPEndpoint";
 /// How long a worker may take to notice that connections leave it, or to list them. A turn takes
 /// microseconds, and a list of 100,000 some hundred turns.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// What a worker may take in addition for each connection that leaves it: 256 begin in a turn, which a busy
-/// worker may take 2 ms for.
+/// The additional time for each connection that leaves a worker: 256 begin to leave in a turn, for which a
+/// busy worker may need 2 ms.
 const PER_CONNECTION: Duration = Duration::from_micros(8);
 
 /// Moves connections to the workers behind their queues.
@@ -49,7 +49,7 @@ pub(super) struct ConnectionMover {
     asked: Option<(FlowLists, Instant)>,
     /// The listed connections, until those filters have changed.
     listed: Vec<(u16, FlowEnds)>,
-    /// The last change failed: it is made again, and nothing tells what it is about.
+    /// The last change failed, and is made again; its filters are not known.
     has_failed: bool,
     /// Connections whose filters are about to change.
     moving: Option<FlowMoves>,
@@ -72,8 +72,8 @@ impl ConnectionMover {
         }
     }
 
-    /// Filters will change, these among them. If some take many connections, workers list theirs: `false` until
-    /// they have, or are late.
+    /// Prepares a change of these filters and perhaps others. If some of them take many connections, workers
+    /// list theirs: returns `false` until all have answered or are late.
     pub(super) fn expect(&mut self, nic: &Nic, changing: &[(usize, Rule)]) -> bool {
         let is_wide = |(table, rule): &(usize, Rule)| Filters::is_wide(nic, *table, rule);
         if !self.has_failed && !changing.iter().any(is_wide) {
@@ -132,7 +132,8 @@ impl ConnectionMover {
         self.let_go();
     }
 
-    /// The state of connections on their way goes as soon as their workers have run what has arrived.
+    /// The states of moving connections are sent as soon as their workers have run all packets that
+    /// have arrived.
     fn let_go(&mut self) {
         self.listed = Vec::new();
         if let Some(moving) = self.moving.take() {
