@@ -201,8 +201,8 @@ fn without_queues_the_caller_moves_the_packets() {
     sent.drain(..).for_each(|packet| pool.free(packet));
 }
 
-/// A worker whose only device queue fails has a connection; the other worker's queue goes on. That the worker's
-/// applications are lost is no reason.
+/// A worker whose only device queue fails has a connection; the other worker's queue goes on. The loss of the
+/// worker's applications does not end it.
 #[test]
 fn a_worker_without_a_device_gives_its_flows_to_one_that_has_one() {
     let config = MemoryConfig { waitable: true, queues: 2, ..MemoryConfig::default() };

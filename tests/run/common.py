@@ -1,4 +1,4 @@
-# One case a line: its name, and what came of it. Run on both stacks; the lines are compared.
+# One case a line: its name and its result. Run on both stacks; the lines are compared.
 import array, ctypes, errno, fcntl, os, select, signal, socket, struct, sys, termios, threading, time
 
 PEER = sys.argv[1]

@@ -24,7 +24,7 @@ fn serve(net: &Fixture) {
             let _gone = udp.send_to(&datagram[..len], from);
         }
     });
-    // There, since it makes connections of its own.
+    // On the other host, since it makes connections of its own.
     let accept = move || {
         for stream in tcp.incoming().map_while(Result::ok) {
             std::thread::spawn(move || echo(stream));
@@ -33,8 +33,8 @@ fn serve(net: &Fixture) {
     drop(net.right.spawn("echo", accept).unwrap());
 }
 
-/// Echoes until the end. A line `reset` resets the connection; after `quiet` nothing is read any more; `call PORT` makes another one, to that port of the same
-/// peer, in the same manner.
+/// Echoes until the end. A line `reset` resets the connection; after `quiet` the peer reads no more; `call PORT` makes
+/// another connection, to that port of the same peer, which echoes in the same manner.
 fn echo(mut stream: TcpStream) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut octets = [0; 65_536];

@@ -71,7 +71,7 @@ impl Lab {
         let mut args = vec!["--apps", apps.to_str().unwrap(), "--addr", &address];
         args.extend(more);
         let mut up = Up::start(&net, &args);
-        // Somebody has to read the log: a stack whose log is stuck does nothing else.
+        // The log has to be read: a stack that cannot write its log stops.
         let mut log = up.errors.take().unwrap();
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         let lab = Lab { net, up: Some(up), apps: apps.into(), folder: folder() };

@@ -99,7 +99,7 @@ fn processes_use_a_connection_in_turns_and_the_next_program_keeps_it() {
     let lab = Lab::new();
     let mut server = lab.start(&[PYTHON, "-c", TURNS]);
     let mut stream = lab.connect(&mut server, BOTH[0], 9100);
-    // All at once: each process takes what is its turn, and leaves the rest.
+    // All sent at once: each process reads the part for its turn, and leaves the rest.
     let words: Vec<String> = (0..10).map(|number| format!("word{number}.")).collect();
     stream.write_all(words.concat().as_bytes()).unwrap();
     let turn = |(number, word)| format!("{}:{word}", ["child", "parent"][number % 2]);
@@ -165,7 +165,8 @@ fn dnsmasq_answers_by_tcp() {
     }
     let lab = Lab::new();
     let options = ["-k", "-p", "5301", "--no-resolv", "--no-hosts", "--user=root", "--pid-file="];
-    // By TCP it looks for an interface with the address that the client asks, unless it is bound to that.
+    // For TCP it looks for an interface with the address to which the client connected, unless it is
+    // bound to that address.
     let bound = BOTH.map(|to| format!("--listen-address={to}"));
     let address = "--address=/a.weever.test/192.0.2.7";
     let args = [&["dnsmasq"], &options[..], &["--bind-interfaces", address, &bound[0], &bound[1]]];

@@ -8,7 +8,8 @@ use weever_testbed::{Fixture, require_net_admin};
 use super::lab::{Lab, PATIENCE, has};
 use crate::stack::STACK;
 
-/// A datagram socket that waits for a connection before it reads, says what it has read first, and echoes from then on.
+/// A datagram socket that waits for a connection before it reads, reports the first datagrams that it has read, and
+/// echoes from then on.
 const LATE: &str = "
 import socket
 sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

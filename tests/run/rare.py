@@ -1,4 +1,4 @@
-# Calls that few programs make, and misuse: as the kernel's own tests and gVisor's have them.
+# Rare calls and misuse, after the kernel's own tests and gVisor's.
 
 
 def told_by(*calls):

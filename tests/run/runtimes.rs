@@ -55,7 +55,7 @@ fn nginx_speaks_tls() {
     let config = lab.folder.join("nginx.conf");
     std::fs::write(&config, text).unwrap();
     let mut server = lab.start(&["nginx", "-c", config.to_str().unwrap()]);
-    // Those of two workers, and the master's, which rest.
+    // The listeners of two workers, and the master's, which rest.
     lab.await_listed(" *:443 ", 6);
     for to in BOTH {
         let url = format!("https://{}/big", host(to));
@@ -89,7 +89,7 @@ fn nginx_serves_a_file_of_a_gigabyte() {
     let config = lab.folder.join("nginx.conf");
     std::fs::write(&config, text).unwrap();
     let mut server = lab.start(&["nginx", "-c", config.to_str().unwrap()]);
-    // Those of the worker, and the master's, which rest.
+    // The listeners of the worker, and the master's, which rest.
     lab.await_listed(" *:80 ", 4);
     let mut stream = lab.connect(&mut server, BOTH[0], 80);
     write!(stream, "GET /huge HTTP/1.0\r\nHost: test\r\n\r\n").unwrap();

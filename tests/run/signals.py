@@ -1,8 +1,8 @@
-# Signals while a call waits (signal(7)): handlers with SA_RESTART let it go on, others end it.
+# Signals while a call waits (signal(7)): the call goes on after handlers with SA_RESTART, and ends after others.
 
 
 def disturbed(call, restarts, then=None):
-    """What a call gives while signals arrive; those that go on are given something by `then` in the end."""
+    """The result of a call while signals arrive. `then` ends calls that go on."""
     signal.signal(signal.SIGUSR1, lambda *_: None)
     signal.siginterrupt(signal.SIGUSR1, not restarts)
     main, done = threading.get_ident(), threading.Event()
@@ -64,7 +64,7 @@ case("accept, no SA_RESTART", lambda: accepting(False))
 
 
 def sending(restarts):
-    """More than anybody has room for: what was sent before the signal counts, with either kind of handler."""
+    """Sends more than the buffers hold: the call returns the octets sent before the signal, with either kind of handler."""
     stream, size = patient(connected()), 64 << 20
     room = ctypes.create_string_buffer(size)
     got = disturbed(lambda: loud("send", stream.fileno(), room, size, 0), restarts)

@@ -106,7 +106,7 @@ fn reloads_of_nginx_refuse_and_reset_no_connection() {
     }
     let lab = Lab::new();
     let mut server = nginx(&lab);
-    // One that is being served when the changes begin is served to its end.
+    // A request that is being served when the reloads begin is served to its end.
     let mut kept = lab.connect(&mut server, BOTH[0], 80);
     let mut answer = Vec::new();
     kept.write_all(b"GET /hello HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();

@@ -35,7 +35,7 @@ fn stack() -> Stack {
     Stack::open(&config).unwrap()
 }
 
-/// The next event of interest; others go by.
+/// The next event that `wanted` accepts; others are skipped.
 fn until<T>(queue: &AppQueue, mut wanted: impl FnMut(Event<'_>) -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -109,7 +109,7 @@ fn a_program_puts_its_question_into_the_syn() {
     assert_eq!(kernels(&net, "TCPFastOpenPassiveFail"), 0);
 }
 
-/// A server that answers what it was asked before anything else happens.
+/// A server that answers its clients' requests at once.
 fn serve(told: &Sender<()>, stop: &Receiver<()>) {
     let stack = stack();
     let queue = stack.queue().unwrap();

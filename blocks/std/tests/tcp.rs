@@ -321,7 +321,8 @@ fn a_segment_that_found_no_frame_leaves_with_the_next_free_one() {
         hear(&mut world, &mut held);
     }
     assert_eq!(waiting(&mut world), asked, "it asks for one buffer, however long it waits");
-    // An application wakes the transport: that is no buffer, nor is there any need for a second request.
+    // An application wakes the transport. The wake-up is not the buffer, and a second request is not
+    // needed.
     let mut wake = held.pop().unwrap();
     wake.clear();
     wake.meta_mut().flags = Flags::ENDPOINTS;

@@ -147,7 +147,8 @@ fn a_helper_that_sleeps_is_rung_for_when_packets_are_left() {
     link.ends_with_every_frame_at_home();
 }
 
-/// Its worker has ended, in its sleep or at work: those that are left take all, and are woken in its place.
+/// A helper whose worker has ended, asleep or at work: the remaining ones take all packets, and are woken
+/// in its place.
 #[test]
 fn a_helper_that_is_gone_takes_no_packet_and_no_bell_with_it() {
     require_net_admin!();

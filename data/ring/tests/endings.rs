@@ -1,4 +1,5 @@
-//! Threads that end with descriptors in hand: whatever ends them, their slots go back, and the ring goes on.
+//! Threads that end with descriptors in hand: however they end, their slots are released, and the ring goes
+//! on.
 //!
 //! Real threads, each ended in one of the ways in which a thread of a process that lives on can end.
 #![cfg(not(any(loom, miri)))]
@@ -17,7 +18,7 @@ use weever_ring::simulated::SimulatedKernel;
 use weever_ring::{Claim, MultiConsumer, MultiProducer, Reservation};
 
 const LEN: u32 = 8;
-/// What the ended thread has in hand.
+/// The slots or descriptors that the ended thread has in hand.
 const HELD: u32 = 3;
 
 // Those of the crate `libc` are declared as never unwinding, which these do.
@@ -43,7 +44,7 @@ enum End {
     Return,
     Error,
     Panic,
-    /// With what it holds in a variable of the thread.
+    /// It returns, with its slots in a thread-local variable.
     ThreadLocal,
     /// `pthread_exit`, of a thread that the program's own code in C has started.
     Exit,
@@ -58,7 +59,7 @@ thread_local! {
     static KEPT: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has a thread end in this way while it has what `take` gives.
+/// Has a thread end in this way while it has the value that `take` returns.
 fn end_with<T: 'static>(end: End, take: impl FnOnce() -> T + Send + 'static) {
     let is_of_c = matches!(end, End::Exit | End::Cancelled);
     let work = move || {
@@ -165,7 +166,8 @@ fn slots_of_a_reservation_whose_thread_has_ended_are_filled_by_the_next() {
     }
 }
 
-/// What the thread had written is there; what it had not is filled by others, also by more than fits.
+/// Slots that the thread had written are kept; the others are filled by later pushes, also by more
+/// than fit.
 #[test]
 fn a_thread_that_panics_while_it_publishes_leaves_a_gap_behind_what_it_wrote() {
     let Shared { ring, kernel } = producer();
@@ -209,7 +211,7 @@ fn threads_that_end_beside_others_that_push_cost_nothing() {
         }
         // SAFETY: only this thread takes.
         seen.extend(unsafe { kernel.take(LEN) });
-        // The last gaps lie behind all that is pushed, or somebody fills them.
+        // Gaps are filled by later pushes, or lie behind all of them.
         if threads.iter().all(thread::JoinHandle::is_finished) && seen.len() < 2 * PUSHED as usize {
             while ring.unpublished() > 0 && ring.push(&[u64::MAX]) == 1 {}
         }

@@ -94,7 +94,7 @@ fn the_kernel_sees_only_finished_descriptors() {
     });
 }
 
-/// A reservation that ends unpublished is in nobody's way: the next to push fills its slot.
+/// A reservation that ends unpublished does not block the ring: the next push fills its slot.
 #[test]
 fn a_gap_is_filled_by_the_next_to_push() {
     check(|| {

@@ -77,7 +77,7 @@ fn a_listener_that_takes_none_or_has_enough_falls_back() {
     assert!(exchange(&mut world) > 38 * MILLIS);
 }
 
-/// The answer of a server to a SYN: its SYN-ACK, with a cookie, that takes so many octets.
+/// The answer of a server to a SYN: a SYN-ACK with a cookie, which acknowledges so many octets.
 fn answer(endpoint: &mut Endpoint, syn: &Transmit, taken: u32, now: u64) {
     let options = TcpOptions { mss: Some(1460), fast_open: Some(&[9; 8]), ..TcpOptions::default() };
     let segment = Segment {
@@ -130,7 +130,7 @@ fn a_syn_too_long_for_the_path_goes_again_at_once_without_octets() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, max_shrink_iters: 60, ..ProptestConfig::default() })]
 
-    /// Each octet arrives once and in order, whatever is lost, also of SYNs with octets.
+    /// Each octet arrives once and in order, whatever is lost, SYNs with octets included.
     #[test]
     fn octets_in_syns_survive_any_network(
         seed: u64,

@@ -14,7 +14,7 @@ use weever_testbed::require_net_admin;
 
 const CLIENTS: [u16; 4] = [4000, 4001, 4002, 4003];
 
-/// Two searches at once, and the next after a minute.
+/// Two tokens, and a new one after a minute.
 const POLICY: &str = "
 objective = \"balance-rate\"
 assumed_rate = 10
@@ -81,7 +81,7 @@ fn registered_rates_count_with_the_next_search_and_searches_take_tokens() {
     await_flows(&bench, "the clients are flows", at_one);
     let before = places(&of_application(&bench.flows()));
 
-    // Two that share a queue are fast.
+    // Two flows that share a queue are fast.
     let same = (1..4).find(|nth| before[*nth].0 == before[0].0).expect("four at two queues");
     queue.register_flows(&[0, same].map(|client| flow_of(socket, client).rate(50_000))).unwrap();
     queue.request_plan().unwrap();
@@ -100,7 +100,7 @@ fn registered_rates_count_with_the_next_search_and_searches_take_tokens() {
     let flows = bench.flows();
     assert!(flows.asked_for >= 2 && flows.too_soon == 1, "{flows:?}");
 
-    // It is a flow until it is taken back, or its socket is closed.
+    // It is a flow until its registration is removed, or its socket is closed.
     queue.unregister_flow(flow_of(socket, 0)).unwrap();
     let again = queue.unregister_flow(flow_of(socket, 0));
     assert!(matches!(again, Err(Error::Refused { kind: control::Refusal::Invalid, .. })));

@@ -75,7 +75,7 @@ fn a_flow_that_the_socket_cannot_receive_is_refused() {
     }
     let foreign = server.register_flow(other, bound, None, None);
     assert!(matches!(foreign, Err(ServerError::NoSocket(_))), "another queue's");
-    // The peer of a connected socket is all that it hears.
+    // A connected socket receives from its peer only.
     server.register_flow(queue, connected, peer("192.0.2.9:5"), Some(1)).unwrap();
     server.register_flow(queue, connected, None, Some(2)).unwrap();
     assert_eq!(bench.registered(connected), [(1, None, Some(2))]);

@@ -1,4 +1,5 @@
-//! Connections that go from one queue to another: those that nobody has accepted, and those that several processes hold.
+//! Connections that go from one queue to another: those that no program has accepted, and those that several processes
+//! hold.
 
 use weever_app_ring::STREAMS;
 use weever_net::stream::{StreamEvent, StreamRequest};
@@ -20,7 +21,7 @@ impl Streams {
         Other { queue, key, app }
     }
 
-    /// A listener of a queue whose application says what it accepts.
+    /// A listener of a queue whose application reports the connections that it accepts.
     fn listen_for(&mut self, queue: u32) -> u32 {
         let request = SocketRequest {
             local_port: Some(80),
@@ -34,17 +35,17 @@ impl Streams {
         listener
     }
 
-    /// A connection that has brought so much.
+    /// A connection that has brought these octets.
     fn arrive(&mut self, listener: u32, octets: &[u8]) -> u32 {
         let stream = self.port.accept(listener, here(80), peer()).unwrap();
         assert_eq!(self.port.deliver(stream, octets), octets.len());
         stream
     }
 
-    /// What the other side's application finds, after a turn.
+    /// The entries that the other side's application finds after a turn.
     fn found(&mut self, other: &mut Other) -> Vec<(Kind, u32, Vec<u8>)> {
         let _ = other.app.commit().unwrap();
-        // A claim comes after what was asked for before, in the next turn.
+        // A claim is carried out after earlier requests, in the next turn.
         self.turn();
         self.turn();
         let mut all = Vec::new();
@@ -160,7 +161,7 @@ fn a_claimed_stream_brings_what_was_not_read_and_takes_what_was_written_before()
     let released = s.received().pop().unwrap();
     assert_eq!((released.0, released.1), (Kind::Released, stream));
 
-    // The parent closes its descriptor: the child has it still.
+    // The parent closes its descriptor; the child still has the connection.
     assert!(s.app.request(Kind::Released, stream, 1).unwrap());
     assert_eq!(s.port.deliver(stream, b" and more"), 9);
     s.turn();

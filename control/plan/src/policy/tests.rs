@@ -170,7 +170,8 @@ fn a_class_of_an_application_has_its_flows_and_no_others() {
     assert_eq!([Some(AppId(3)), Some(AppId(4)), None].map(class_of), ["kv", "all", "all"]);
 }
 
-/// Its packets are known by its sockets only: a filter for all packets would take everybody's.
+/// An application's packets are known by its sockets only: a filter for all packets would take
+/// those of others, too.
 #[test]
 fn a_class_of_an_application_needs_no_standing_flow() {
     let ordered = Class { app: Some(AppId(3)), ordered: true, ..class("kv", Conj::all()) };

@@ -213,8 +213,8 @@ impl Run {
         }
     }
 
-    /// Segments sent at the same time are compared as one if the script has one, as packetdrill does for what a
-    /// device would cut.
+    /// Segments sent at the same time are compared as one if the script has one, as packetdrill sees them where
+    /// the device segments.
     fn join(&mut self, first: &mut Transmit, len: u32) {
         let octets = |it: &Transmit| (it.payload.end - it.payload.start) as u32;
         while octets(first) < len

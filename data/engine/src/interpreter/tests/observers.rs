@@ -118,7 +118,7 @@ fn an_observer_that_panics_costs_its_batch_and_then_closes_the_ways_past_it() {
     }
     assert_eq!(at_watch(&engine, CounterKind::Panics, ""), 3);
     assert_eq!(at_watch(&engine, CounterKind::Drop, BLOCK_PANICKED), 6);
-    // One packet of each of the first two rounds passed; all others met nobody.
+    // One packet of each of the first two rounds passed; all others met no observer.
     assert_eq!(engine.outbox(0).len(), 2);
     assert_eq!(at_watch(&engine, CounterKind::Drop, BLOCK_QUARANTINED), 15 - 6 - 2);
     assert_eq!(engine.counters().total("unclaimed"), 0);

@@ -1,4 +1,4 @@
-//! Moves of many flows, moves that nobody finishes, and blocks that panic when they are asked about flows.
+//! Moves of many flows, moves that are never finished, and blocks that panic in calls about flows.
 
 use super::sequence::{ASKED, FLOW, PANICS_AT, Question, counts, fit, key, team, with_entrance};
 use super::*;
@@ -213,7 +213,7 @@ fn many_flows_move_a_bounded_number_in_each_turn() {
     t.end();
 }
 
-/// The thread that gives an order may hang before it redirects packets: nobody spins meanwhile.
+/// The thread that gives an order may hang before it redirects packets: no worker spins meanwhile.
 #[test]
 fn workers_sleep_while_an_order_waits_to_be_redirected() {
     let mut b = team(4096, 3);
