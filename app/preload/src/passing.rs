@@ -5,9 +5,9 @@
 //!  first use in the child ── claim ──► on the child's queue;   the parent hears of it: away, by its own queue
 //! ```
 //!
-//! A stream that is *away* has its descriptor, its ends and its options here, and its octets with another process or the
-//! stack. Each use claims it. As long as another process holds a stream, what the program has read of it is told to the
-//! stack exactly, and closing it only lets go.
+//! A stream that is *away* has its descriptor, its ends and its options here, and its octets with another process or
+//! the stack. Each use claims it. As long as another process holds a stream, what the program has read of it is told to
+//! the stack exactly, and closing it only ends this process' hold.
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -277,7 +277,8 @@ impl Stream {
         }
     }
 
-    /// Another process may have the stream from now on; what was not read comes again with it.
+    /// Another process may have the stream from now on; octets that were not read are delivered
+    /// again to it.
     pub(crate) fn go_away(&mut self, away: Away) {
         self.received.clear();
         (self.stream, self.offset, self.phase) = (None, 0, Phase::Connected);

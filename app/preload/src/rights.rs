@@ -15,9 +15,9 @@ use crate::open::option;
 use crate::state::lock;
 use crate::{inside, numbers, real};
 
-/// Room for what goes along with the program's own descriptors.
+/// Octets of the control part for descriptors that are sent along with the program's own.
 const MORE: usize = 256;
-/// The longest control part that is looked into.
+/// The longest control part that is examined.
 const MOST: usize = 4096;
 const HEAD: usize = size_of::<cmsghdr>();
 

@@ -61,7 +61,8 @@ pub(crate) fn send(
     told(fd, sent, done, flags)
 }
 
-/// The result of a call that has sent so many octets of a stream. A peer that is gone is told by a signal, too.
+/// The result of a call that has sent so many octets of a stream. If the peer is gone, a signal (`SIGPIPE`) is
+/// raised, too.
 fn told(fd: c_int, sent: Answer<usize>, done: usize, flags: c_int) -> Answer<usize> {
     match sent {
         Err(Failure::Errno(libc::EPIPE)) if done == 0 => {

@@ -53,7 +53,7 @@ pub enum Kind {
     /// To the stack: the program has accepted a connection of a listener that
     /// [accepts each](crate::control::Request::Listen). Without a frame.
     Accepted,
-    /// To the stack: the application lets go of a stream that another may have: one that it has not accepted, or that
+    /// To the stack: the application releases a stream that another may have: one that it has not accepted, or that
     /// another process holds; with [value](Entry::value) 0 no program has seen it, and it is reset if no listener
     /// takes it. From the stack, as the answer or because another process has claimed it: the stream does not belong
     /// to this queue any more, and octets that were not consumed have been copied out of the frames. Without a frame.

@@ -114,7 +114,7 @@ impl Streams {
         Some(Claimed { stream: id, worker: self.worker, ends })
     }
 
-    /// The application lets go of its stream.
+    /// The application releases its stream.
     pub(crate) fn hand_back(
         &mut self,
         channel: &mut Channel,
