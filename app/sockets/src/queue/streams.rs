@@ -18,7 +18,7 @@ impl AppQueue {
     /// Listens for TCP connections, of which `backlog` may wait to be accepted. An unspecified
     /// address is any of the stack's, port 0 an ephemeral one. With `shared`, listeners of other
     /// queues may have the same address and port, and take turns. Connections come as
-    /// [`Event::Accepted`]. Blocks until the stack has answered.
+    /// [`Event::Accepted`](crate::Event::Accepted). Blocks until the stack has answered.
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Disconnected`].
@@ -79,8 +79,8 @@ impl AppQueue {
     }
 
     /// Asks for a TCP connection to `remote`, from an address of the route's choice and an ephemeral
-    /// port. The stack sees it after [`commit`](Self::commit); [`Event::Connected`] or
-    /// [`Event::StreamFailed`] tells the outcome. Does not block.
+    /// port. The stack sees it after [`commit`](Self::commit); [`Event::Connected`](crate::Event::Connected) or
+    /// [`Event::StreamFailed`](crate::Event::StreamFailed) tells the outcome. Does not block.
     ///
     /// # Errors
     /// [`Error::WouldBlock`] when no frame is free or the ring is full, [`Error::Channel`].
@@ -121,7 +121,7 @@ impl AppQueue {
     /// sees them after [`commit`](Self::commit). Does not block.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] when there is room for none: [`Event::Writable`] follows.
+    /// [`Error::WouldBlock`] when there is room for none: [`Event::Writable`](crate::Event::Writable) follows.
     /// [`Error::NoSocket`] when the stream is closed or finished, [`Error::Channel`].
     pub fn write(&self, stream: TcpStream, octets: &[u8]) -> Result<usize, Error> {
         let mut streams = self.streams.borrow_mut();
