@@ -47,7 +47,7 @@ pub unsafe extern "C" fn weever_socket_register_flow(
     })
 }
 
-/// Takes back what was registered with the same peer.
+/// Removes the flow that was registered with the same peer.
 ///
 /// # Safety
 /// See [`weever_socket_register_flow`].
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn weever_listener_register_flow(
     })
 }
 
-/// Takes back what was registered with the same peer.
+/// Removes the flow that was registered with the same peer.
 ///
 /// # Safety
 /// See [`weever_listener_register_flow`].

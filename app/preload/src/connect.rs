@@ -96,7 +96,7 @@ fn wait_for_connection(fd: c_int) -> Answer<c_int> {
     }
 }
 
-/// Asks for a connection, which the stack does not know of yet; with `fast`, its SYN carries what is written next.
+/// Requests a new connection from the stack. With `fast`, its SYN carries the octets that are written next.
 fn begin(
     held: &mut Held,
     fd: c_int,

@@ -1,4 +1,4 @@
-//! What there is, for operators: every queue and every socket.
+//! The status for operators: a list of every queue and every socket.
 
 use weever_packet::Pool;
 

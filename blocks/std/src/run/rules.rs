@@ -86,7 +86,7 @@ pub(super) fn family(block_type: &'static BlockType) -> Option<u16> {
     }
 }
 
-/// The metadata by which a node's predicates find what they test. The same test of the same packet may have
+/// The metadata that a node's predicates read to locate fields. The same test of the same packet may have
 /// different results before and after they are recorded.
 pub(super) fn read(node: &Node) -> u8 {
     let mut read = 0;
