@@ -5,12 +5,17 @@ mod run {
     mod command;
     mod conformance;
     mod inside;
+    mod kills;
     mod lab;
     mod passing;
     mod policy;
+    mod ports;
+    mod programs;
+    mod quic;
     mod runtimes;
     mod servers;
     mod services;
+    mod starting;
     mod trouble;
     mod workers;
 }

@@ -3,7 +3,7 @@
 #![no_main]
 
 use std::io::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
@@ -23,6 +23,9 @@ impl HostNetwork for OneInterface {
     }
     fn interface_to(&self, _: IpAddr) -> Option<u16> {
         Some(0)
+    }
+    fn source_to(&self, address: IpAddr) -> Option<IpAddr> {
+        address.is_ipv4().then_some(Ipv4Addr::LOCALHOST.into())
     }
     fn has_address(&self, address: IpAddr) -> bool {
         address.is_ipv4()

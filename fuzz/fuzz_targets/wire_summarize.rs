@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use weever_wire::ethernet::ethertype;
-use weever_wire::fields::{Parsed, summarize};
+use weever_wire::fields::{Fields, Parsed, summarize};
 use weever_wire::ipv4::Ipv4View;
 use weever_wire::ipv6::Ipv6View;
 use weever_wire::udp::UdpView;
@@ -12,6 +12,7 @@ use weever_wire::udp::UdpView;
 fuzz_target!(|frame: &[u8]| {
     let parsed = summarize(frame);
     assert_eq!(parsed.frame_len, frame.len());
+    check_fields(frame, &parsed);
     check_offsets(frame, &parsed);
     let Some(packet) = parsed.l3.and_then(|l3| frame.get(l3..)) else { return };
     match parsed.ethertype {
@@ -20,6 +21,15 @@ fuzz_target!(|frame: &[u8]| {
         _ => assert_eq!((parsed.ip4_src, parsed.ip6_src), (None, None)),
     }
 });
+
+/// What filters read of a frame one by one.
+fn check_fields(frame: &[u8], parsed: &Parsed) {
+    let fields = Fields::of(frame);
+    assert_eq!((fields.l3(), fields.l4()), (parsed.l3, parsed.l4));
+    assert_eq!((fields.l4_src(), fields.l4_dst()), (parsed.l4_src, parsed.l4_dst));
+    assert_eq!((fields.upper(), fields.payload_len()), (parsed.upper, parsed.payload_len));
+    assert_eq!((fields.udp_len(), fields.tcp_flags()), (parsed.udp_len, parsed.tcp_flags));
+}
 
 fn check_offsets(frame: &[u8], parsed: &Parsed) {
     let offsets = [parsed.l2, parsed.l3, parsed.l4];

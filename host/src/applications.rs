@@ -54,6 +54,21 @@ impl HostNetwork for Surroundings {
         }
     }
 
+    fn source_to(&self, address: IpAddr) -> Option<IpAddr> {
+        let state = self.state()?;
+        match address {
+            IpAddr::V4(address) => {
+                let hop = state.route4(address)?;
+                let chosen = Some(hop.source).filter(|source| !source.is_unspecified());
+                chosen.or_else(|| state.source4(hop.iface, address)).map(IpAddr::V4)
+            }
+            IpAddr::V6(address) => {
+                let iface = IfaceId(self.interface_to(address.into())?);
+                state.source6(iface, address).map(IpAddr::V6)
+            }
+        }
+    }
+
     fn has_address(&self, address: IpAddr) -> bool {
         let Some(state) = self.state() else { return false };
         match address {
@@ -76,6 +91,9 @@ impl HostNetwork for Surroundings {
                 network.update(|net| leave(net, id, group)).map_err(|e| e.to_string())?;
             }
             return Ok(());
+        }
+        if network.state().interface(id).is_some_and(|iface| iface.borrowed) {
+            return Err("with `share = \"ports\"` the interface's groups are the kernel's".into());
         }
         let was_there = network.update(|net| join(net, id, group)).map_err(|e| e.to_string())?;
         if !was_there {

@@ -14,6 +14,7 @@ use weever_graph::Graph;
 use weever_link::{Link, LinkInfo, LinkQueue};
 use weever_models::counters::HOST_SOURCE;
 use weever_models::{HostConfig, Service, Socket};
+use weever_net::demux::PortRange;
 use weever_net::dhcp4::{CLIENT_PORT, Probing};
 use weever_net::iface::IfaceId;
 use weever_net::ipv6::V6Settings;
@@ -41,6 +42,8 @@ pub struct HostBuilder {
     applications: Option<(u16, LaterNetwork)>,
     /// Frames of applications' long datagrams.
     long: Option<usize>,
+    /// The ports that applications get where they ask for none.
+    ephemeral: PortRange,
     neighbours: Vec<(IpAddr, MacAddr)>,
     dhcp: Vec<IfaceId>,
     identifiers: Option<[u64; 2]>,
@@ -65,6 +68,7 @@ impl HostBuilder {
             queues: Vec::new(),
             applications: None,
             long: None,
+            ephemeral: PortRange::default(),
             neighbours: Vec::new(),
             dhcp: Vec::new(),
             identifiers: None,
@@ -90,6 +94,12 @@ impl HostBuilder {
         (self.infos.len() - 1) as u16
     }
 
+    /// Says which ports applications' sockets and connections get where they ask for none. To be called before
+    /// [`applications`](Self::applications).
+    pub fn ephemeral_ports(&mut self, ports: PortRange) {
+        self.ephemeral = ports;
+    }
+
     /// Adds the link of applications, for the workers as they were set before: sockets of the
     /// returned server send and receive by this host. `large` is the pool of datagrams longer than
     /// a frame, `max_sockets` the most that can be open.
@@ -107,11 +117,13 @@ impl HostBuilder {
         self.long = large.as_ref().map(Pool::frames);
         let (workers, surroundings) =
             (self.workers.len() as u16, Box::new(Surroundings::of(Arc::clone(&network))));
-        let (mut link, server) =
+        let (mut link, mut server) =
             AppLink::new(workers, large, surroundings, [a, b, c, d], max_sockets)?;
         let (tables, streams) = (link.tables().to_vec(), link.stream_ports().to_vec());
         let number = self.queues_of(link.info().clone(), link.take_queues());
-        self.env.provide(Arc::new(Applications { link: number, tables, streams }));
+        server.set_ephemeral(self.ephemeral);
+        let ephemeral = self.ephemeral;
+        self.env.provide(Arc::new(Applications { link: number, tables, ephemeral, streams }));
         self.applications = Some((number, network));
         Ok(server)
     }

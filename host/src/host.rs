@@ -46,13 +46,16 @@ impl Host {
     /// there may be more to do at this instant. A queue that fails is let go of, and the failure is
     /// in the [handle](HostHandle::failure).
     pub fn step(&mut self, now: Nanos) -> bool {
-        let mut is_busy = false;
-        for (worker, handle) in self.workers.iter_mut().zip(self.handle.workers.iter()) {
-            let turn = worker.turn(now);
-            turn.lost.iter().for_each(|lost| handle.lost(lost));
-            is_busy |= !turn.is_idle() || !worker.engine().idle();
-        }
-        is_busy
+        (0..self.workers.len())
+            .fold(false, |is_busy, number| self.step_worker(number, now) | is_busy)
+    }
+
+    /// The same for one worker, whose number must exist.
+    pub fn step_worker(&mut self, number: usize, now: Nanos) -> bool {
+        let worker = &mut self.workers[number];
+        let turn = worker.turn(now);
+        turn.lost.iter().for_each(|lost| self.handle.workers[number].lost(lost));
+        !turn.is_idle() || !worker.engine().idle()
     }
 
     /// When [`step`](Self::step) has to be called at the latest for the sake of timers and of links

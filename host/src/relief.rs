@@ -22,7 +22,8 @@ pub struct Relieved {
 }
 
 impl HostHandle {
-    /// Has every worker whose device queues have all failed give its flows to the first that still has one.
+    /// Has every worker whose device queues have all failed give its flows to workers that still have one: those of
+    /// each node to the first that has the node in its part of the graph.
     /// Returns those of which some have gone. Blocks until they have moved, at most `patience` for each worker; the
     /// workers need their threads.
     pub fn relieve(&self, patience: Duration) -> Vec<Relieved> {
@@ -34,17 +35,23 @@ impl HostHandle {
             let links = worker.queues.iter().map(|(link, _)| *link);
             links.filter(is_device).count() > lost(worker)
         };
-        let mut numbered = (0u16..).zip(self.workers.iter());
-        let Some((to, next)) = numbered.find(|(_, worker)| at_work(worker)) else {
-            return Vec::new();
+        let workers = || (0u16..).zip(self.workers.iter());
+        let able = workers().filter(|(_, worker)| at_work(worker)).map(|(number, _)| number);
+        let parts: Vec<_> = able
+            .filter_map(|number| Some((number, self.publisher.executed(number.into())?)))
+            .collect();
+        let taker = |node: &str| {
+            parts.iter().find(|(_, part)| part.find(node).is_some()).map(|(number, _)| *number)
         };
         let cut_off = |worker: &WorkerHandle| lost(worker) > 0 && !at_work(worker);
-        let workers = (0u16..).zip(self.workers.iter());
         let relieved =
-            workers.filter(|(_, worker)| cut_off(worker)).filter_map(|(from, worker)| {
-                let flows = self.publisher.give_up_flows(from, |_, _| to, patience).ok()?;
-                let (worker, by) = (worker.name.clone(), next.name.clone());
-                (flows.moved > 0).then_some(Relieved { worker, by, flows })
+            workers().filter(|(_, worker)| cut_off(worker)).flat_map(|(from, worker)| {
+                let moved = self.publisher.give_up_flows(from, taker, patience).unwrap_or_default();
+                let moved = moved.into_iter().filter(|(_, flows)| flows.moved > 0);
+                moved.map(|(to, flows)| {
+                    let by = self.workers[usize::from(to)].name.clone();
+                    Relieved { worker: worker.name.clone(), by, flows }
+                })
             });
         relieved.collect()
     }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use weever_block::StateKind;
 use weever_blocks_std::socket::Applications;
 use weever_blocks_std::testing::frames::{
     HOST, HOST_MAC, PEER, PEER_MAC, arp, echo_request, ethernet, from_peer, ipv4, ipv4_repr, udp,
 };
+use weever_graph::{Graph, Node, Predicate, Verified};
 use weever_host::{
     HostBuilder, HostError, InterfaceConfig, Prefix, Relieved, Route, Service, allowed_cores,
 };
@@ -15,6 +17,7 @@ use weever_link::{Link, LinkQueue};
 use weever_models::counters::HOST_SOURCE;
 use weever_models::{HostConfig, host as host_graph};
 use weever_packet::{Burst, HugePages, Pool, PoolCache, PoolConfig};
+use weever_plan::simplify::{ForeignPackets, HandOver, Home, QueueFacts, simplify};
 use weever_wire::arp::op;
 use weever_wire::checksum::Pseudo;
 use weever_wire::ethernet::ethertype;
@@ -201,29 +204,64 @@ fn without_queues_the_caller_moves_the_packets() {
     sent.drain(..).for_each(|packet| pool.free(packet));
 }
 
-/// A worker whose only device queue fails has a connection; the other worker's queue goes on. The loss of the
-/// worker's applications does not end it.
+/// The part of a worker at which nothing is expected: it hands over what arrives.
+fn idle_part(whole: &Verified) -> Graph {
+    let registry = weever_blocks_std::registry();
+    let home = |node: &Node| {
+        let state = registry.type_of(node).map(|t| t.state).unwrap_or_default();
+        match node.param("worker").is_some() || state == StateKind::SingleHomed {
+            true => Home::Elsewhere(0),
+            false => Home::Any,
+        }
+    };
+    let foreign = ForeignPackets::HandOver(HandOver::default());
+    let given = QueueFacts::of(&[], &Predicate::True);
+    simplify(whole, &QueueFacts { home: &home, foreign, ..given }).graph
+}
+
 #[test]
 fn a_worker_without_a_device_gives_its_flows_to_one_that_has_one() {
-    let config = MemoryConfig { waitable: true, queues: 2, ..MemoryConfig::default() };
+    relieve(2, &[], (1, 0));
+}
+
+#[test]
+fn a_worker_without_the_node_of_the_flows_is_passed_over() {
+    relieve(4, &[1], (2, 3));
+}
+
+/// A worker whose only device queue fails has a connection, and another goes on with it: the first that has a
+/// device, and the node of connections in its part, unlike those in `idle`. The loss of the worker's applications
+/// does not end it.
+fn relieve(workers: usize, idle: &'static [u16], (from, taker): (usize, usize)) {
+    let config = MemoryConfig { waitable: true, queues: workers as u16, ..MemoryConfig::default() };
     let (ours, mut theirs) = pair(&config).unwrap();
     let (our_applications, mut applications) = pair(&config).unwrap();
     let mut builder = HostBuilder::new(pool());
-    builder.workers(2);
+    builder.workers(workers);
     let link = builder.link(Box::new(ours));
     let app_link = builder.link(Box::new(our_applications));
     let (tables, streams) = (Vec::new(), Vec::new());
-    builder.env().provide(Arc::new(Applications { link: app_link, tables, streams }));
+    builder.env().provide(Arc::new(Applications {
+        link: app_link,
+        tables,
+        ephemeral: Default::default(),
+        streams,
+    }));
     let eth0 = InterfaceConfig::new("eth0", link).address(prefix("10.0.0.1/24"));
     builder.interface(eth0).unwrap();
     builder.neighbour(PEER.into(), PEER_MAC);
     let graph = host_graph(&HostConfig { tcp_echo: Some(7), ..HostConfig::default() }).unwrap();
-    builder.graph(graph, HOST_SOURCE);
+    builder.graph(HandOver::default().with_entrance(&graph, "RxQueue"), HOST_SOURCE);
     let running = builder.start().unwrap();
     let handle = running.handle();
+    let part = move |whole: &Verified, worker| idle.contains(&worker).then(|| idle_part(whole));
+    handle.publisher.fit(Some(Arc::new(part))).unwrap();
     let owners = handle.publisher.flow_owners("RxL4TCPEndpoint").unwrap();
     let peer = |queue| Peer { frames: pool().cache(), queue };
-    let [mut first, mut second] = <[_; 2]>::try_from(theirs.take_queues()).ok().unwrap().map(peer);
+    let mut peers: Vec<Option<Peer>> =
+        theirs.take_queues().into_iter().map(peer).map(Some).collect();
+    let mut first = peers[taker].take().unwrap();
+    let mut second = peers[from].take().unwrap();
     let patience = Duration::from_secs(60);
     let deadline = Instant::now() + patience;
     let until = |done: &mut dyn FnMut() -> bool| {
@@ -246,20 +284,31 @@ fn a_worker_without_a_device_gives_its_flows_to_one_that_has_one() {
     let next = answer(&mut second, b"", true);
     second.send(&segment((100, next), ACK, b"before"));
     let next = answer(&mut second, b"before", false);
-    assert_eq!(owners.of_worker(1).len(), 1);
-    drop(applications.take_queues().remove(1));
-    until(&mut || handle.workers[1].lost_queues() == [app_link]);
+    assert_eq!(owners.of_worker(from as u16).len(), 1);
+    let _applications_of_others = {
+        let mut queues = applications.take_queues();
+        drop(queues.remove(from));
+        queues
+    };
+    until(&mut || handle.workers[from].lost_queues() == [app_link]);
     assert_eq!(handle.relieve(patience), [], "its device is there");
     drop(second);
-    until(&mut || handle.workers[1].lost_queues() == [app_link, link]);
+    until(&mut || handle.workers[from].lost_queues() == [app_link, link]);
+    // The first worker, which runs the whole graph, has no device either.
+    for worker in (0..taker).filter(|worker| *worker != from && !idle.contains(&(*worker as u16))) {
+        drop(peers[worker].take());
+        until(&mut || handle.workers[worker].lost_queues() == [link]);
+    }
     let relieved = handle.relieve(patience);
     let [Relieved { worker, by, flows }] = relieved.as_slice() else { panic!("{relieved:?}") };
-    assert_eq!((worker.as_str(), by.as_str(), flows.moved), ("worker-1", "worker-0", 1));
-    assert_eq!((owners.of_worker(0).len(), owners.of_worker(1).len()), (1, 0));
+    let names = [from, taker].map(|worker| format!("worker-{worker}"));
+    assert_eq!(([worker.clone(), by.clone()], flows.moved), (names, 1));
+    let owned = [taker, from].map(|worker| owners.of_worker(worker as u16).len());
+    assert_eq!(owned, [1, 0]);
     assert_eq!(handle.relieve(patience), [], "once");
     first.send(&segment((106, next), ACK, b"afterwards"));
     answer(&mut first, b"afterwards", false);
-    drop((running, first, applications));
+    drop((running, first, peers, applications));
 }
 
 const SYN: u8 = 2;

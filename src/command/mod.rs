@@ -13,7 +13,7 @@ use weever_commands_plan::{PlanArgs, PlanToolError, PolicyCommand};
 use weever_commands_run::{RunArgs, RunError};
 use weever_commands_steer::{SteerArgs, SteerError};
 use weever_daemon::config::ConfigError;
-use weever_daemon::{StackTotals, StartError, UpArgs, UpError};
+use weever_daemon::{ReleaseError, StackTotals, StartError, UpArgs, UpError};
 
 use papers::PapersError;
 
@@ -39,6 +39,7 @@ Examples:
   weever steer --dev eth0 --policy policy.toml --apply --watch
                                                         steer the kernel's own flows
   weever run nginx                                      run a program on the stack
+  weever release --dev eth0                             give ports back that a stack has kept
   weever bench udp-echo --json                          measure it beside the kernel
 
 Exit status: 0 for success, 1 for failure, 2 for a command line or configuration that is wrong.";
@@ -75,6 +76,7 @@ enum Command {
     /// Plans which queue of a NIC gets which flow, without having the NIC
     Plan(Box<PlanArgs>),
     Steer(Box<SteerArgs>),
+    Release(weever_daemon::ReleaseArgs),
     Run(RunArgs),
     /// Checks policies
     #[command(subcommand)]
@@ -97,6 +99,10 @@ impl Cli {
             Command::Graph(command) => Ok(weever_commands_graph::run(command)?),
             Command::Plan(args) => Ok(weever_commands_plan::run_plan(&args)?),
             Command::Steer(args) => Ok(weever_commands_steer::run(&args)?),
+            Command::Release(args) => {
+                args.run(&mut io::stdout().lock())?;
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Run(args) => Err(weever_commands_run::run(&args).into()),
             Command::Policy(command) => Ok(weever_commands_plan::run_policy(&command)?),
         }
@@ -159,6 +165,8 @@ pub(crate) enum Failure {
     Run(#[from] RunError),
     #[error(transparent)]
     Steer(#[from] SteerError),
+    #[error(transparent)]
+    Release(#[from] ReleaseError),
 }
 
 impl Failure {

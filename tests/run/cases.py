@@ -297,6 +297,16 @@ def chosen():
 case("buffers and congestion control", chosen)
 
 
+def accepted_room():
+    stream, _ = called_by_peer().accept()
+    stream.setblocking(False)
+    # SO_BUF_LOCK: nobody has chosen a size.
+    return stream.getsockopt(socket.SOL_SOCKET, 72), stream.send(bytes(17000))
+
+
+case("room of an accepted connection", accepted_room)
+
+
 def more_to_come():
     stream = connected()
     told = [stream.send(b"be", socket.MSG_MORE), stream.send(b"gun ", socket.MSG_MORE), stream.send(b"and ended")]

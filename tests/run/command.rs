@@ -64,8 +64,22 @@ made = [socket.create_server(('0.0.0.0', port)) for port in (8003, 8004)]
 print('ready', flush=True)
 sys.stdin.read()
 ";
-    let only = ["--only", "tcp port 8003", "--", "/usr/bin/python3", "-c", script];
-    let mut command = lab.command(&only);
+    let defaults = lab.folder.join("run.toml");
+    std::fs::write(&defaults, "[program.python3]\nonly = \"tcp port 8003\"\n").unwrap();
+    let program = ["--", "/usr/bin/python3", "-c", script];
+    for choice in [["--only", "tcp port 8003"], ["--defaults", defaults.to_str().unwrap()]] {
+        chooses(&lab, &[&choice[..], &program[..]].concat());
+    }
+    std::fs::write(&defaults, "[program.python3]\nonyl = 3\n").unwrap();
+    let mut command = lab.command(&["--", "echo"]);
+    command.env("WEEVER_RUN", &defaults);
+    let told = complaint(&lab.net.left.run(|| command.output().unwrap()));
+    assert!(told.contains("program.python3") && told.contains("onyl"), "{told}");
+}
+
+/// A program with listeners at ports 8003 and 8004 has the first on weever, and the second in the kernel.
+fn chooses(lab: &Lab, args: &[&str]) {
+    let mut command = lab.command(args);
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let mut child = lab.net.left.run(|| command.spawn().unwrap());
     let mut line = String::new();

@@ -55,6 +55,16 @@ def loud(call, *arguments):
     return got if got >= 0 else errno.errorcode[ctypes.get_errno()]
 
 
+def told_by(*calls):
+    told = []
+    for call in calls:
+        try:
+            told.append(call())
+        except OSError as error:
+            told.append(errno.errorcode.get(error.errno, type(error).__name__))
+    return told
+
+
 def called_by_peer():
     """A listener to which the peer connects, and the port of it."""
     listener = socket.create_server(("", 0))

@@ -11,6 +11,7 @@ use super::lab::{Lab, PATIENCE, has};
 /// Programs that print a line for each case. Their peer echoes datagrams and connections, both at port 9100.
 const CALLS: &str = concat!(include_str!("common.py"), include_str!("cases.py"));
 const RARE: &str = concat!(include_str!("common.py"), include_str!("rare.py"));
+const SOCKETS: &str = concat!(include_str!("common.py"), include_str!("sockets.py"));
 const SIGNALS: &str = concat!(include_str!("common.py"), include_str!("signals.py"));
 
 /// The peer of the cases, of the kernel's: echoes until its thread's sockets are gone with the process.
@@ -101,6 +102,11 @@ fn compare(cases: &str, least: usize) {
 #[test]
 fn calls_mean_the_same_on_weever_as_on_the_kernel() {
     compare(CALLS, 60);
+}
+
+#[test]
+fn sockets_mean_the_same_on_weever_as_on_the_kernel() {
+    compare(SOCKETS, 60);
 }
 
 #[test]

@@ -18,6 +18,9 @@ use crate::stack::{ECHO, STACK, Up, net, temporary};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const STACK6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 0x10);
 pub(crate) const RIGHT6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2);
+pub(crate) const LEFT6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
+/// Where the kernel at the stack's end is reached, by both families.
+pub(crate) const KERNELS: [IpAddr; 2] = [IpAddr::V4(Fixture::LEFT), IpAddr::V6(LEFT6)];
 /// Where the stack is reached, by both families.
 pub(crate) const BOTH: [IpAddr; 2] = [IpAddr::V4(STACK), IpAddr::V6(STACK6)];
 
@@ -79,11 +82,51 @@ impl Lab {
         lab
     }
 
+    /// A stack with the kernel's own addresses: [`Fixture::LEFT`] and [`LEFT6`].
+    pub(crate) fn sharing_ports() -> Lab {
+        let net = net(1);
+        net.veth.right.speak_ipv6(RIGHT6, 64).unwrap();
+        net.veth.left.speak_ipv6(LEFT6, 64).unwrap();
+        let mut lab = Lab { net, up: None, apps: temporary("apps").into(), folder: folder() };
+        lab.share_ports();
+        lab
+    }
+
+    /// Starts the stack of [`sharing_ports`](Self::sharing_ports).
+    pub(crate) fn share_ports(&mut self) {
+        self.share_ports_with(&[]);
+    }
+
+    /// With more arguments.
+    pub(crate) fn share_ports_with(&mut self, more: &[&str]) {
+        let mut args = vec!["--share", "ports", "--apps", self.apps.to_str().unwrap()];
+        args.extend(more);
+        let mut up = Up::run(temporary("sock"), &self.net, &args);
+        let mut log = up.errors.take().unwrap();
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        self.up = Some(up);
+    }
+
+    /// Ends the stack without a warning.
+    pub(crate) fn kill_stack(&mut self) {
+        drop(self.up.take());
+    }
+
     /// Without a stack: programs have one inside, on `left0`.
     pub(crate) fn inside() -> Lab {
         let net = net(1);
         net.veth.right.speak_ipv6(RIGHT6, 64).unwrap();
         let apps = format!("library:dev=left0,addr={STACK}/24,addr={STACK6}/64");
+        Lab { net, up: None, apps: apps.into(), folder: folder() }
+    }
+
+    /// As [`inside`](Self::inside), at the addresses that the kernel has on `left0`: without a stack there, the kernel
+    /// answers.
+    pub(crate) fn inside_at_the_kernels() -> Lab {
+        let net = net(1);
+        net.veth.right.speak_ipv6(RIGHT6, 64).unwrap();
+        net.veth.left.speak_ipv6(LEFT6, 64).unwrap();
+        let apps = format!("library:dev=left0,addr={}/24,addr={LEFT6}/64", Fixture::LEFT);
         Lab { net, up: None, apps: apps.into(), folder: folder() }
     }
 

@@ -59,6 +59,9 @@ fn a_child_uses_what_its_parent_has_accepted() {
                 converse(&lab, &mut server, to);
             }
         }
+        // The stack knows of its end before the next one's clients come.
+        drop(server);
+        lab.await_listed("listening", 0);
     }
 }
 

@@ -1,16 +1,4 @@
 # Rare calls and misuse, after the kernel's own tests and gVisor's.
-
-
-def told_by(*calls):
-    told = []
-    for call in calls:
-        try:
-            told.append(call())
-        except OSError as error:
-            told.append(errno.errorcode.get(error.errno, type(error).__name__))
-    return told
-
-
 # splice, tee, vmsplice
 def splice_out(nonblocking=False):
     stream, (read, write) = connected(), os.pipe()
@@ -403,6 +391,21 @@ def many_messages():
 
 
 case("several messages", many_messages)
+
+
+def some_in_time():
+    sock = socket.socket(*UDP)
+    sock.settimeout(None)
+    sock.connect(ECHO)
+    room = ctypes.create_string_buffer(9)
+    part = ctypes.create_string_buffer(struct.pack("PN", ctypes.addressof(room), 9))
+    entries = ctypes.create_string_buffer(struct.pack("PI4xPNPNi4xI4x", 0, 0, ctypes.addressof(part), 1, 0, 0, 0, 0) * 2)
+    wrong = loud("recvmmsg", sock.fileno(), entries, 2, 0, struct.pack("ll", 0, -1))
+    sock.send(b"one")
+    return wrong, loud("recvmmsg", sock.fileno(), entries, 2, 0, ctypes.create_string_buffer(struct.pack("ll", 0, 1), 16))
+
+
+case("several messages, in a time", some_in_time)
 
 
 def as_quic():

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -12,6 +12,8 @@ use weever_testbed::require_net_admin;
 use super::lab::{BOTH, Lab, Program, has};
 
 const PYTHON: &str = "/usr/bin/python3";
+/// How long a program is stopped.
+const STOPPED: Duration = Duration::from_secs(10);
 
 /// Echoes datagrams and connections at a port.
 const ECHOES: &str = "
@@ -35,7 +37,7 @@ while True:
             ready.close()
 ";
 
-fn echoes(lab: &Lab, port: u16) -> Program {
+pub(crate) fn echoes(lab: &Lab, port: u16) -> Program {
     lab.start(&[PYTHON, "-c", ECHOES, &port.to_string()])
 }
 
@@ -92,7 +94,8 @@ fn a_program_that_is_stopped_with_full_rings_slows_nobody() {
         let _lost = flood.send_to(&[1; 100], (BOTH[0], 9000));
     }
     let mut stream = lab.connect(&mut other, BOTH[0], 9001);
-    for number in 0..100u32 {
+    let since = Instant::now();
+    for number in (0..u32::MAX).take_while(|number| *number < 100 || since.elapsed() < STOPPED) {
         let question = number.to_be_bytes().repeat(500);
         stream.write_all(&question).unwrap();
         let mut answer = vec![0; question.len()];
@@ -210,13 +213,29 @@ except BlockingIOError:
     assert_eq!(lab.ask(&mut server, (BOTH[0], 9001), b"others"), b"others");
 }
 
+/// Serves with the stack, and with the next ones.
+fn serves_again(script: &str) {
+    let mut lab = Lab::new();
+    let mut server = lab.start(&[PYTHON, "-c", script, "9000"]);
+    for round in 0..3 {
+        let mut stream = lab.connect(&mut server, BOTH[0], 9000);
+        stream.write_all(b"by a stream").unwrap();
+        let mut answer = [0; 11];
+        stream
+            .read_exact(&mut answer)
+            .unwrap_or_else(|e| panic!("{round}: {e}; {}", server.told()));
+        assert_eq!(lab.ask(&mut server, (BOTH[0], 9000), b"a datagram"), b"a datagram");
+        lab.restart();
+    }
+    assert_eq!(lab.ask(&mut server, (BOTH[0], 9000), b"a datagram"), b"a datagram");
+}
+
 #[test]
 fn a_server_that_sleeps_in_epoll_comes_back_with_the_stack() {
     require_net_admin!();
     if !has("python3") {
         return;
     }
-    let mut lab = Lab::new();
     let script = ECHOES.replace("streams = []", "waits = select.epoll()\nstreams = {}");
     let script = script.replace(
         "while True:",
@@ -235,16 +254,63 @@ fn a_server_that_sleeps_in_epoll_comes_back_with_the_stack() {
         .replace("data := ready.recv(100000)", "data := received(ready)")
         .replace("            streams.remove(ready)\n", "            del streams[number]\n")
         .replace("import select", "def received(it):\n    try: return it.recv(100000)\n    except OSError: return b''\nimport select");
-    let mut server = lab.start(&[PYTHON, "-c", &script, "9000"]);
-    for round in 0..3 {
+    serves_again(&script);
+}
+
+#[test]
+fn servers_that_sleep_in_select_or_in_calls_come_back_with_the_stack() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    let received =
+        "\ndef received(it):\n    try: return it.recv(100000)\n    except OSError: return b''\n";
+    let selects = ECHOES.replace("port = int", &format!("{received}port = int"));
+    serves_again(&selects.replace("data := ready.recv(100000)", "data := received(ready)"));
+    serves_again(
+        "
+import socket, sys, threading
+port = int(sys.argv[1])
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.bind(('0.0.0.0', port))
+listener = socket.create_server(('0.0.0.0', port))
+def serve(stream):
+    try:
+        while data := stream.recv(100000):
+            stream.sendall(data)
+    except OSError:
+        stream.close()
+def accept():
+    while True:
+        threading.Thread(target=serve, args=(listener.accept()[0],)).start()
+threading.Thread(target=accept).start()
+while True:
+    data, peer = udp.recvfrom(10000)
+    udp.sendto(data, peer)
+",
+    );
+}
+
+#[test]
+fn a_child_goes_on_when_its_parent_is_killed() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    let lab = Lab::new();
+    let orphan = ECHOES.replace(
+        "streams = []",
+        "import os, signal\nstreams = [listener.accept()[0]]\nif os.fork():\n    os.kill(os.getpid(), signal.SIGKILL)",
+    );
+    let mut server = lab.start(&[PYTHON, "-c", &orphan, "9000"]);
+    // The first one is accepted by the parent, and served by the child.
+    for _ in 0..2 {
         let mut stream = lab.connect(&mut server, BOTH[0], 9000);
         stream.write_all(b"by a stream").unwrap();
         let mut answer = [0; 11];
-        stream
-            .read_exact(&mut answer)
-            .unwrap_or_else(|e| panic!("{round}: {e}; {}", server.told()));
-        assert_eq!(lab.ask(&mut server, (BOTH[0], 9000), b"a datagram"), b"a datagram");
-        lab.restart();
+        stream.read_exact(&mut answer).unwrap_or_else(|e| panic!("{e}; {}", server.told()));
+        assert_eq!(&answer, b"by a stream");
     }
+    assert!(server.child.wait().unwrap().code().is_none(), "the parent was killed");
     assert_eq!(lab.ask(&mut server, (BOTH[0], 9000), b"a datagram"), b"a datagram");
 }

@@ -16,9 +16,16 @@ const RELOADS: usize = 20;
 
 /// nginx with a master and two workers, which listen: two listeners each.
 fn nginx(lab: &Lab) -> Program {
+    let server = start(lab, 2);
+    lab.await_listed(" *:80 ", 6);
+    server
+}
+
+/// nginx with so many workers, which may not serve yet.
+fn start(lab: &Lab, workers: usize) -> Program {
     let folder = lab.folder.display();
     let text = format!(
-        "worker_processes 2; daemon off; user root; pid {folder}/pid; error_log {folder}/errors info;
+        "worker_processes {workers}; daemon off; user root; pid {folder}/pid; error_log {folder}/errors info;
          events {{ worker_connections 256; }}
          http {{ access_log off; sendfile on; server {{
            listen 80; listen [::]:80; root {folder};
@@ -26,9 +33,27 @@ fn nginx(lab: &Lab) -> Program {
     );
     std::fs::write(lab.folder.join("nginx.conf"), text).unwrap();
     let config = lab.folder.join("nginx.conf");
-    let server = lab.start(&["nginx", "-c", config.to_str().unwrap()]);
-    lab.await_listed(" *:80 ", 6);
-    server
+    lab.start(&["nginx", "-c", config.to_str().unwrap()])
+}
+
+#[test]
+fn nginx_of_one_worker_serves_those_who_come_while_it_starts() {
+    require_net_admin!();
+    if !has("nginx") {
+        return;
+    }
+    let lab = Lab::new();
+    let starts = std::env::var("WEEVER_STARTS").map_or(5, |text| text.parse().unwrap());
+    for _ in 0..starts {
+        let mut server = start(&lab, 1);
+        for to in BOTH {
+            // Tried from the first moment on: the master listens before it has a worker.
+            let (_, body) = lab.get(&mut server, to, 80, "/hello");
+            assert_eq!(body, b"hello", "{}", server.told());
+        }
+        drop(server);
+        lab.await_listed(" *:80 ", 0);
+    }
 }
 
 #[test]
@@ -144,4 +169,39 @@ fn reloads_of_nginx_refuse_and_reset_no_connection() {
     let mut answer = Vec::new();
     kept.read_to_end(&mut answer).unwrap();
     assert!(answer.ends_with(b"hello"), "{}", server.told());
+}
+
+/// Makes a listener, and forks when it is told to: the child serves.
+const FORKS: &str = "
+import os, socket, time
+listener = socket.create_server(('::', 9100), family=socket.AF_INET6, dualstack_ipv6=True)
+while not os.path.exists('connected'):
+    time.sleep(0.02)
+if os.fork():
+    os.wait()
+while True:
+    stream = listener.accept()[0]
+    while data := stream.recv(100000):
+        stream.sendall(data.upper())
+    stream.close()
+";
+
+#[test]
+fn connections_from_before_the_fork_go_to_the_child_that_serves() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    let lab = Lab::new();
+    let mut server = lab.start(&["/usr/bin/python3", "-c", FORKS]);
+    let mut streams = BOTH.map(|to| lab.connect(&mut server, to, 9100));
+    streams.iter_mut().for_each(|stream| stream.write_all(b"early").unwrap());
+    std::fs::write(lab.folder.join("connected"), "").unwrap();
+    for mut stream in streams {
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        let read = stream.read_to_end(&mut answer);
+        read.unwrap_or_else(|error| panic!("{error}; {}", server.told()));
+        assert_eq!(answer, b"EARLY", "{}", server.told());
+    }
 }

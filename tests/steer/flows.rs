@@ -105,6 +105,39 @@ fn flows_of_the_kernel_arrive_on_the_cpus_that_the_policy_names() {
 }
 
 #[test]
+fn files_are_read_again_and_wrong_ones_change_nothing() {
+    require_net_admin!();
+    let cores = allowed_cores().unwrap();
+    let [first, second, ..] = cores[..] else {
+        println!("skipped: needs two cores");
+        return;
+    };
+    let (net, files) = (net(), Files::new());
+    let policy = files.write("policy.toml", POLICY);
+    let (premium, other) = (receiver(&net, 7001), receiver(&net, 7000));
+    let (from_premium, from_other) = (sender(&net, 5001), sender(&net, 5000));
+    let cpus = format!("{first},{second}");
+    let lines = "udp 10.77.0.1:5001 -> 10.77.0.2:7001\nudp 10.77.0.1:5000 -> 10.77.0.2:7000\n";
+    let flows = files.write("flows", lines);
+    let args = ["--dev", "right0", "--policy", &policy, "--flows", &flows, "--cpus", &cpus];
+    let mut steering = Steering::start(&net, &[&args[..], &["--apply"]].concat());
+    assert_eq!(exchange(&from_premium, &premium, first), second);
+    assert_eq!(exchange(&from_other, &other, second), first);
+    files.write("policy.toml", &POLICY.replace("7001", "7000"));
+    steering.signal(Signal::SIGHUP);
+    steering.wait_for("read again: flows 2");
+    for _ in 0..5 {
+        assert_eq!(exchange(&from_premium, &premium, second), first);
+        assert_eq!(exchange(&from_other, &other, first), second);
+    }
+    files.write("policy.toml", "[[class]]\nname = 7\n");
+    steering.signal(Signal::SIGHUP);
+    steering.wait_for("not read again");
+    assert_eq!(exchange(&from_other, &other, first), second);
+    steering.end();
+}
+
+#[test]
 fn flows_are_found_by_their_traffic_and_forgotten_when_they_end() {
     require_net_admin!();
     let net = net();

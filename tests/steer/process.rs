@@ -114,8 +114,12 @@ impl Steering {
         self.end_by(Signal::SIGINT)
     }
 
-    pub(crate) fn end_by(mut self, signal: Signal) -> String {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    pub(crate) fn end_by(mut self, signal: Signal) -> String {
+        self.signal(signal);
         let (status, errors) = self.ended();
         assert!(status.success(), "{errors}");
         // The thread that reads ends with the output.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use nix::sys::signal::Signal;
 use weever_testbed::{Fixture, require_net_admin};
 
-use super::stack::{ECHO, PATIENCE, STACK, Up, complaint, echo, net, socket, temporary};
+use super::stack::{ECHO, PATIENCE, STACK, Up, complaint, echo, net, socket, temporary, weever};
 
 #[test]
 fn a_reader_may_close_early() {
@@ -87,6 +87,34 @@ fn what_the_link_lost_is_among_the_drops() {
     let drops = json["drops"].as_array().unwrap().iter();
     let by_queue = drops.filter(|d| d["node"] == "left0 queue 0").map(|d| d["packets"].as_u64());
     assert!(lost > 1000 && by_queue.sum::<Option<u64>>() == Some(lost), "{json}");
+}
+
+#[test]
+fn the_number_of_a_queues_workers_is_set_while_it_answers() {
+    require_net_admin!();
+    let cores = weever_testbed::allowed_cores().unwrap();
+    let [first, second, ..] = cores[..] else {
+        return println!("skipped: needs two cores");
+    };
+    let net = net(1);
+    let cores = format!("{first},{second}");
+    let up = Up::start(&net, &["--mode", "interrupt", "--cores", &cores, "--threads", "1"]);
+    let queues =
+        || -> serde_json::Value { serde_json::from_str(&up.ask(&["queues", "--json"])).unwrap() };
+    for threads in [2, 1, 2] {
+        up.ask(&["queue", "set", "left0", &format!("threads={threads}")]);
+        let queues = queues();
+        let all = queues["queues"].as_array().unwrap();
+        assert!(all.len() == 2 && all.iter().all(|queue| queue["threads"] == threads), "{queues}");
+        echo(&net, &[64, 100]);
+    }
+    let socket = up.socket.to_str().unwrap();
+    let refused = weever(&net.left, &["queue", "set", "left0", "threads=3", "--socket", socket]);
+    assert!(complaint(&refused).contains("use 1 to 2"), "{refused:?}");
+    let refused = weever(&net.left, &["queue", "set", "left9", "threads=1", "--socket", socket]);
+    assert!(complaint(&refused).contains("there are left0"), "{refused:?}");
+    assert_eq!(queues()["queues"][0]["threads"], 2, "a refusal changes nothing");
+    echo(&net, &[64]);
 }
 
 #[test]

@@ -47,8 +47,13 @@ impl Up {
 
     pub(crate) fn start_at(socket: PathBuf, net: &Fixture, more: &[&str]) -> Up {
         let address = format!("{STACK}/24");
+        Up::run(socket, net, &[&["--addr", &address, "--echo", "7"], more].concat())
+    }
+
+    /// Starts it with these arguments.
+    pub(crate) fn run(socket: PathBuf, net: &Fixture, more: &[&str]) -> Up {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weever"));
-        command.args(["up", "--dev", "left0", "--addr", &address, "--echo", "7"]);
+        command.args(["up", "--dev", "left0"]);
         command.arg("--control").arg(&socket).args(more);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = net.left.run(|| command.spawn().unwrap());

@@ -105,6 +105,7 @@ enum {
     WEEVER_STREAM_DEFER_ACCEPT = 13, /* of a listener: seconds that a stream waits for octets */
     WEEVER_STREAM_TRAFFIC_CLASS = 15, /* its upper six bits: the DSCP */
     WEEVER_STREAM_HOPS = 16,       /* time to live or hop limit; 0: the stack's default */
+    WEEVER_STREAM_URGENT = 17,     /* 0: what was written so far is urgent, up to its last octet (MSG_OOB) */
     WEEVER_STREAM_FAST_OPEN = 14   /* 1, right after connecting: the SYN carries what is written next;
                                       of a listener: the most connections at a time whose SYN carried
                                       octets and whose handshake has not ended */

@@ -80,7 +80,13 @@ static void without_copies(weever_listener *listener)
     EXPECT(weever_stream_set(stream, WEEVER_STREAM_KEEPALIVE, 60), 0);
     EXPECT(weever_stream_set(stream, 99, 1), -EINVAL);
     EXPECT(weever_stream_set(stream, WEEVER_STREAM_CORK, 1 << 24), -EINVAL);
+    EXPECT(weever_stream_set(stream, WEEVER_STREAM_TRAFFIC_CLASS, 0xb8), 0);
+    EXPECT(weever_stream_set(stream, WEEVER_STREAM_TRAFFIC_CLASS, 256), -EINVAL);
+    EXPECT(weever_stream_set(stream, WEEVER_STREAM_HOPS, 7), 0);
+    EXPECT(weever_stream_set(stream, WEEVER_STREAM_HOPS, 256), -EINVAL);
     EXPECT(weever_listener_set(listener, WEEVER_STREAM_NODELAY, 1), 0);
+    EXPECT(weever_listener_set(listener, WEEVER_STREAM_TRAFFIC_CLASS, 0xb8), 0);
+    EXPECT(weever_listener_set(listener, WEEVER_STREAM_HOPS, 7), 0);
     EXPECT(weever_listener_set(listener, 99, 1), -EINVAL);
     unsigned char info[512];
     EXPECT(weever_stream_info(stream, info, sizeof info), 248);

@@ -9,6 +9,7 @@
 //!                     │
 //!  preload: the program's first socket ──► open ──► Library: a host, its keeper's thread
 //!                     ◄──────────── a queue's backend ┘
+//!           its sockets are open ──► admit ──► packets of the device come
 //! ```
 //!
 //! The stack's text comes from `weever run --stack inside`. See `docs/design/0063-the-stack-inside-unmodified-programs.md`.
@@ -17,8 +18,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use weever_app_library::Library;
+use weever_app_library::{Entrance, Library, LibraryError};
 use weever_app_sockets::{Backend, QueueConfig};
+use weever_preload::{Inside, Unavailable};
 
 /// Runs before the program's own code.
 // SAFETY: it stores a function's address, which needs nothing of the program.
@@ -27,18 +29,30 @@ use weever_app_sockets::{Backend, QueueConfig};
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
-    weever_preload::set_opener(open);
+    weever_preload::set_inside(Inside { open, admit });
 }
 
+/// The process' stack, and its entrance until that is opened.
+static STACK: Mutex<(Option<Library>, Option<Entrance>)> = Mutex::new((None, None));
+
 /// Starts the process' stack, or finds it, for a queue.
-fn open(config: &QueueConfig) -> Result<Box<dyn Backend>, String> {
-    static STACK: Mutex<Option<Library>> = Mutex::new(None);
+fn open(config: &QueueConfig) -> Result<Box<dyn Backend>, Unavailable> {
     let mut stack = STACK.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(library) = &*stack {
+    if let Some(library) = &stack.0 {
         return Ok(library.backend());
     }
     let text = config.path.to_string_lossy();
-    let settings = text.parse().map_err(|error| format!("{error}"))?;
-    let library = Library::open(&settings).map_err(|error| error.to_string())?;
-    Ok(stack.insert(library).backend())
+    let opened = text.parse().and_then(|settings| Library::open_quietly(&settings));
+    let (library, entrance) = opened.map_err(|error: LibraryError| Unavailable {
+        why: error.to_string(),
+        in_use: error.is_in_use(),
+    })?;
+    stack.1 = Some(entrance);
+    Ok(stack.0.insert(library).backend())
+}
+
+/// Opens the stack's entrance, if it is closed.
+fn admit() -> Result<(), String> {
+    let mut stack = STACK.lock().unwrap_or_else(PoisonError::into_inner);
+    stack.1.take().map_or(Ok(()), Entrance::open).map_err(|error| error.to_string())
 }

@@ -33,7 +33,7 @@ mod seat;
 mod settings;
 mod stack;
 
-pub use settings::{LibraryError, Settings};
+pub use settings::{Entrance, LibraryError, Settings};
 pub use stack::{Library, Stack};
 #[doc(no_inline)]
 pub use weever_app_sockets::{AppQueue, QueueConfig};

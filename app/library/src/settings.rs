@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weever_app_sockets::Error;
 use weever_host::{HostBuilder, HostError, InterfaceConfig, Prefix, Route};
-use weever_link::Link;
-use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, OpenError, Queues, Share};
+use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, OpenError, Queues, Share, Steering};
 use weever_packet::{Pool, PoolConfig, PoolError};
 
 /// The prefix of a stack's text, to tell it from a path.
@@ -89,21 +89,45 @@ impl FromStr for Settings {
     }
 }
 
+/// The entrance of a stack: packets for its addresses are the kernel's until it is opened.
+#[derive(Debug)]
+pub struct Entrance {
+    dev: String,
+    steering: Arc<Steering>,
+    /// None where the whole device is the stack's: its packets come from the beginning.
+    addresses: Vec<IpAddr>,
+}
+
+impl Entrance {
+    /// Lets packets come to the stack from now on.
+    ///
+    /// # Errors
+    /// [`LibraryError::Entrance`].
+    pub fn open(self) -> Result<(), LibraryError> {
+        let Entrance { dev, steering, addresses } = self;
+        let opened = addresses.iter().try_for_each(|address| steering.add_address(*address));
+        opened.map_err(|error| LibraryError::Entrance { dev, why: error.to_string() })
+    }
+}
+
 impl Settings {
-    /// The host that they describe, on its device.
-    pub(crate) fn builder(&self) -> Result<HostBuilder, LibraryError> {
+    /// The host that they describe, on its device, and its entrance, which is closed.
+    pub(crate) fn builder(&self) -> Result<(HostBuilder, Entrance), LibraryError> {
         let pool = Pool::new(PoolConfig { frames: self.frames, ..PoolConfig::default() })?;
-        let share = if self.whole_device {
-            Share::None
+        let (share, addresses) = if self.whole_device {
+            (Share::None, Vec::new())
         } else {
-            Share::Address(self.addresses.iter().map(|address| address.addr()).collect())
+            let addresses = self.addresses.iter().map(|address| address.addr()).collect();
+            (Share::Address(Vec::new()), addresses)
         };
         let config =
             AfXdpConfig { share, queues: Queues::All, ..AfXdpConfig::new(&self.dev, pool.clone()) };
-        let device: Box<dyn Link> = Box::new(AfXdp::open(&config)?);
+        let device = AfXdp::open(&config)?;
+        let steering = Arc::clone(device.steering());
+        let entrance = Entrance { dev: self.dev.clone(), steering, addresses };
         let mut builder = HostBuilder::new(pool);
         builder.workers(self.threads.into());
-        let link = builder.link(device);
+        let link = builder.link(Box::new(device));
         let interface = InterfaceConfig::new(&self.dev, link);
         let interface =
             self.addresses.iter().fold(interface, |interface, address| interface.address(*address));
@@ -113,7 +137,7 @@ impl Settings {
             let everything = everything.parse().expect("it is one");
             builder.route(&Route::via(everything, *router))?;
         }
-        Ok(builder)
+        Ok((builder, entrance))
     }
 }
 
@@ -132,6 +156,14 @@ pub enum LibraryError {
     /// The device cannot be opened.
     #[error(transparent)]
     Device(#[from] OpenError),
+    /// Packets cannot be taken from the device.
+    #[error("interface {dev}: no packets come to the stack: {why}")]
+    Entrance {
+        /// The device.
+        dev: String,
+        /// The kernel's reason.
+        why: String,
+    },
     /// There is no memory for frames.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -144,6 +176,14 @@ pub enum LibraryError {
     /// The queue cannot be opened.
     #[error(transparent)]
     Queue(#[from] Error),
+}
+
+impl LibraryError {
+    /// Whether another process has the device, which may be a stack like this one.
+    pub fn is_in_use(&self) -> bool {
+        let LibraryError::Device(error) = self else { return false };
+        matches!(error, OpenError::QueueBusy { .. } | OpenError::OtherProgram { .. })
+    }
 }
 
 #[cfg(test)]

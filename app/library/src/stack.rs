@@ -11,8 +11,7 @@ use weever_packet::{Pool, PoolConfig};
 use crate::backend::Inside;
 use crate::backend::{Shared, fail};
 use crate::seat::{Keeper, Seat};
-use crate::settings::LibraryError;
-use crate::settings::{SCHEME, Settings};
+use crate::settings::{Entrance, LibraryError, SCHEME, Settings};
 
 /// The most sockets that the stack's queues can have together.
 const MAX_SOCKETS: usize = 1 << 20;
@@ -82,7 +81,19 @@ impl Library {
     /// # Errors
     /// [`LibraryError`].
     pub fn open(settings: &Settings) -> Result<Library, LibraryError> {
-        Library::start(settings.builder()?, settings.patience)
+        let (library, entrance) = Library::open_quietly(settings)?;
+        entrance.open()?;
+        Ok(library)
+    }
+
+    /// As [`open`](Self::open), but packets come to the stack only when its entrance is opened: a program that opens its
+    /// sockets before refuses no connection that comes while it starts.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_quietly(settings: &Settings) -> Result<(Library, Entrance), LibraryError> {
+        let (builder, entrance) = settings.builder()?;
+        Ok((Library::start(builder, settings.patience)?, entrance))
     }
 
     /// Starts a host as a stack whose workers the threads of this application turn. A keeper takes

@@ -193,6 +193,7 @@ fn nonsense_is_refused_and_harms_nobody_else() {
     stranger.send(&open(VERSION, 256), &[]).unwrap();
     assert_eq!(refusal(&stranger), Refusal::Protocol, "one queue for a connection");
     let taken = Request::BindUdp {
+        in_kernel: false,
         local: any(53),
         peer: None,
         v6_only: false,

@@ -136,28 +136,3 @@ pub(crate) fn encoded(
         }
     }
 }
-
-/// Whether an address is one of the kernel's in this network namespace.
-pub(crate) fn is_kernels(address: IpAddr) -> bool {
-    let mut list = std::ptr::null_mut();
-    // SAFETY: a place for the list, which is freed below.
-    if unsafe { libc::getifaddrs(&mut list) } != 0 {
-        return false;
-    }
-    let mut found = false;
-    let mut at = list;
-    while !at.is_null() {
-        // SAFETY: entries of the list live until it is freed; their addresses have their family's length.
-        unsafe {
-            let there = (*at).ifa_addr;
-            let len = size_of::<sockaddr_in6>() as socklen_t;
-            let is_six = !there.is_null() && c_int::from((*there).sa_family) == AF_INET6;
-            let len = if is_six { len } else { size_of::<sockaddr_in>() as socklen_t };
-            found |= read(there, len).is_some_and(|there| there.ip() == address);
-            at = (*at).ifa_next;
-        }
-    }
-    // SAFETY: made above, and freed once.
-    unsafe { libc::freeifaddrs(list) };
-    found
-}

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 
-use weever_app_sockets::RxBuf;
+use weever_app_sockets::{Info, RxBuf};
 
 /// Datagrams of one worker that wait in one socket at the most; later ones are lost, as in the kernel's full buffer.
 const MOST: usize = 1024;
@@ -17,6 +17,10 @@ const MOST: usize = 1024;
 /// place share a worker for their answers, so that one of them may get them by a slower way, and loses
 /// none.
 const PEERS: usize = 1024;
+
+/// Datagrams that are told at once at the most, and their octets, as in the kernel.
+const MOST_TOGETHER: usize = 64;
+const LONGEST: usize = 65_535;
 
 /// The datagrams of a socket.
 #[derive(Default)]
@@ -69,11 +73,42 @@ impl Backlog {
         self.by_worker[self.next()?].front()
     }
 
-    /// Removes the next datagram, which came from `peer`. The turn passes to the next worker that has one.
-    pub(crate) fn pop(&mut self, peer: SocketAddr) {
+    /// The next datagrams, of one worker, in their order.
+    pub(crate) fn front(&self) -> impl Iterator<Item = &RxBuf<'static>> {
+        self.next().into_iter().flat_map(|worker| &self.by_worker[worker])
+    }
+
+    /// How many of the next datagrams may be told at once (`UDP_GRO`), with room for so many octets: those of one flow,
+    /// of the first one's length and traffic class. The last one may be shorter.
+    pub(crate) fn together(&self, room: usize) -> usize {
+        let mut all = self.front();
+        let Some(first) = all.next() else { return 0 };
+        let (len, info) = (first.len(), first.info());
+        let flow = |info: &Info| (info.remote(), info.local(), info.traffic_class(), info.hops());
+        let (mut count, mut octets) = (1, len);
+        for next in all.take(MOST_TOGETHER - 1) {
+            let more = next.len();
+            if more == 0
+                || more > len
+                || octets + more > room.min(LONGEST)
+                || flow(&next.info()) != flow(&info)
+            {
+                break;
+            }
+            (count, octets) = (count + 1, octets + more);
+            if more < len {
+                break;
+            }
+        }
+        count
+    }
+
+    /// Removes the next datagrams, so many of one worker, which came from `peer`. The turn passes to the next worker that
+    /// has one.
+    pub(crate) fn pop(&mut self, count: usize, peer: SocketAddr) {
         let Some(worker) = self.next() else { return };
         self.turn = worker + 1;
-        drop(self.by_worker[worker].pop_front());
+        drop(self.by_worker[worker].drain(..count));
         if self.by_worker.len() > 1 {
             let homes = self.homes.get_or_insert_with(|| Homes {
                 hasher: RandomState::new(),

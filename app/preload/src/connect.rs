@@ -1,21 +1,19 @@
-//! Connections are made and accepted, and descriptors duplicated and closed.
+//! Connections are made, accepted and shut down.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use libc::{O_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, c_int, sockaddr, socklen_t};
-use weever_app_sockets::{AppQueue, Error, Handle, StreamOption};
+use weever_app_sockets::{Handle, StreamOption};
 
+use crate::adopt::adopt_one;
+use crate::behind::{fits, is_v6_only, kernel_name, kind_of, option};
 use crate::failure::{Answer, Failure, fail};
 use crate::file::{File, Kind, Phase, Stream, Udp};
 use crate::numbers::{self, Meaning};
-use crate::open::{file, is_selected, kernel_name, kind_of, option};
+use crate::open::{file, is_selected};
 use crate::state::{Held, State, lock};
-use crate::wait::{Direction, Moment, until};
-use crate::{address, log, real};
-
-/// The time between two looks of a close whether everything is acknowledged.
-const LOOK: Duration = Duration::from_millis(1);
+use crate::wait::{Direction, until};
+use crate::{address, real};
 
 /// `connect`.
 ///
@@ -37,6 +35,11 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
         if to.is_none() && unsafe { address::is_unspecified_family(raw, len) } {
             return disconnect(&mut held, fd, place);
         }
+        if held.files.get(place).is_some_and(|file| {
+            file.is_udp() && !to.is_some_and(|to| fits(file.family, file.v6_only, to))
+        }) {
+            return Err(Failure::Kernel);
+        }
         if !waits {
             return once_more(&mut held, fd, place, to);
         }
@@ -50,6 +53,7 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
     if local.ip().is_loopback()
         || !is_selected(kind.stream, &[to.port(), local.port()])
         || to.port() == 0
+        || !fits(kind.family, is_v6_only(fd, kind.family), to)
         || !held.reaches(to.ip())
     {
         return Err(Failure::Kernel);
@@ -80,7 +84,11 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
 fn disconnect(held: &mut Held, fd: c_int, place: u32) -> Answer<c_int> {
     let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
     match &file.kind {
-        Kind::Udp(_) => return again(held, place, None),
+        // The kernel's socket is bound if the program has bound it.
+        Kind::Udp(_) if kernel_name(fd).is_some_and(|name| name.port() != 0) => {
+            return again(held, place, None);
+        }
+        Kind::Udp(_) => {}
         Kind::Listening(_) => return Err(Failure::Kernel),
         Kind::Stream(_) => file.options.reset_on_close = true,
     }
@@ -104,6 +112,8 @@ fn begin(
     fast: bool,
 ) -> Answer<u32> {
     let queue = held.need_queue()?;
+    // The kernel's socket behind it has the port, if there is one.
+    queue.take_port(local.port(), true)?;
     let stream = queue.connect_tcp_from(local, to)?;
     // With a full ring it is an ordinary connection.
     let fast = fast && queue.set_option(stream, StreamOption::FastOpen(1)).is_ok();
@@ -208,14 +218,26 @@ pub(crate) unsafe fn accept(
     len: *mut socklen_t,
     flags: c_int,
 ) -> Answer<c_int> {
+    if flags & !(SOCK_CLOEXEC | SOCK_NONBLOCK) != 0 {
+        return fail(libc::EINVAL);
+    }
     let attempt = |held: &mut Held, place: u32| {
-        held.use_it(place)?;
+        held.use_or_wait(place)?;
         let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
         let (family, kernel) = (file.family, file.kernel);
-        let Kind::Listening(listening) = &mut file.kind else { return fail(libc::EINVAL) };
+        let listening = match &mut file.kind {
+            Kind::Listening(listening) => listening,
+            Kind::Udp(_) => return fail(libc::EOPNOTSUPP),
+            Kind::Stream(_) => return fail(libc::EINVAL),
+        };
         if let Some(next) = listening.pending.pop_front() {
+            let inherited = listening.inherited.clone();
             held.take_in(next);
-            return give(held, next, family, flags).map(Some);
+            let new = give(held, next, family, flags)?;
+            for (level, name) in inherited.set_at(new) {
+                adopt_one(held, new, next, level, name);
+            }
+            return Ok(Some(new));
         }
         if !kernel {
             return Ok(None);
@@ -290,12 +312,13 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Answer<c_int> {
     };
     match &mut file.kind {
         Kind::Stream(_) => {}
-        Kind::Udp(udp) if udp.peer.is_some() => {
+        Kind::Udp(udp) => {
             (udp.deaf, udp.mute) = (udp.deaf || reading, udp.mute || writing);
+            let has_peer = udp.peer.is_some();
             held.touch(place);
-            return Ok(0);
+            // As on Linux, it has its effect without a peer as well.
+            return if has_peer { Ok(0) } else { fail(libc::ENOTCONN) };
         }
-        Kind::Udp(_) => return fail(libc::ENOTCONN),
         Kind::Listening(_) => {
             // SAFETY: it has no pointers.
             let done = unsafe { real::shutdown(fd, how) };
@@ -322,109 +345,7 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Answer<c_int> {
     Ok(0)
 }
 
-/// Called before a connection's last descriptor is closed, with `SO_LINGER`: sends FIN, and waits up to this time until
-/// the peer has acknowledged everything.
-pub(crate) fn linger(fd: c_int) {
-    let since = Moment::now();
-    let mut held = lock();
-    let Ok((_, File { descriptors: 1, options, kind: Kind::Stream(stream), .. })) = held.of(fd)
-    else {
-        return;
-    };
-    let (Some(limit), Some(handle)) = (options.linger, stream.stream) else { return };
-    let ends = !std::mem::replace(&mut stream.mute, true);
-    let Ok(queue) = held.opened() else { return };
-    if ends && queue.finish(handle).is_err() {
-        return;
-    }
-    held.commit();
-    while since.elapsed() < limit
-        && held.opened().is_ok_and(|queue| queue.unacknowledged(handle).is_ok_and(|n| n > 0))
-    {
-        drop(held);
-        std::thread::sleep(LOOK);
-        held = lock();
-        held.pump();
-    }
-}
-
 impl State {
-    /// A descriptor is the kernel's again; the socket that it led to is closed if it was the last.
-    pub(crate) fn detach(&mut self, fd: c_int) {
-        let Some(place) = numbers::file(fd) else { return };
-        numbers::set(fd, None);
-        self.leave_sets(fd, place);
-        let Some(file) = self.files.get_mut(place) else { return };
-        file.descriptors -= 1;
-        if file.descriptors == 0 {
-            self.close_file(place);
-        }
-    }
-
-    /// Closes a socket that no descriptor leads to.
-    pub(crate) fn close_file(&mut self, place: u32) {
-        self.stop_listening(place);
-        if self.part_with(place) {
-            return;
-        }
-        let Some(file) = self.files.remove(place) else { return };
-        let reset = file.options.reset_on_close;
-        let Some(queue) = self.queue else { return };
-        match file.kind {
-            Kind::Udp(udp) => {
-                if let Some(socket) = udp.socket {
-                    self.forget(Handle::Udp(socket));
-                    let closed = queue.close(socket);
-                    closed.unwrap_or_else(|error| log::note(format_args!("close: {error}")));
-                }
-            }
-            Kind::Stream(stream) => close_stream(self, queue, *stream, reset),
-            Kind::Listening(_) => {}
-        }
-        self.commit();
-    }
-
-    /// Closes a listener on the queue, with the connections that were not accepted.
-    pub(crate) fn stop_listening(&mut self, place: u32) {
-        let Some(queue) = self.queue else { return };
-        let Some(Kind::Listening(listening)) = self.files.get_mut(place).map(|f| &mut f.kind)
-        else {
-            return;
-        };
-        let listener = listening.listener.take();
-        let pending = std::mem::take(&mut listening.pending);
-        if let Some(listener) = listener {
-            self.forget(Handle::Listener(listener));
-            let _ = queue.close_listener(listener);
-        }
-        for place in pending {
-            self.leave(place, false);
-        }
-        self.commit();
-    }
-
-    /// Lets a listener rest that this process does not use, but its children may: its connections wait for them.
-    pub(crate) fn rest(&mut self, place: u32) {
-        if crate::inside::is_chosen() || self.ensure(place).is_err() {
-            return;
-        }
-        let Some(queue) = self.queue else { return };
-        let Some(Kind::Listening(listening)) = self.files.get_mut(place).map(|f| &mut f.kind)
-        else {
-            return;
-        };
-        let (listener, pending) = (listening.listener, std::mem::take(&mut listening.pending));
-        listening.rests = true;
-        let rests = listener.map(|listener| queue.serve(listener, false));
-        if let Some(Err(error)) = rests {
-            log::note(format_args!(
-                "connections of an unused listener do not go to others: {error}"
-            ));
-        }
-        pending.into_iter().for_each(|place| self.leave(place, false));
-        self.commit();
-    }
-
     /// The program has accepted a connection.
     fn take_in(&mut self, place: u32) {
         let stream = self.files.get(place).and_then(File::on_queue);
@@ -433,66 +354,4 @@ impl State {
             self.commit_soon();
         }
     }
-
-    /// Leaves a connection that may go to another process. Octets that were not read are kept until the stack has taken
-    /// them.
-    pub(crate) fn leave(&mut self, place: u32, seen: bool) {
-        let stream = self.files.get(place).and_then(File::on_queue);
-        let Some((stream, queue)) = stream.zip(self.queue) else {
-            self.files.remove(place);
-            return;
-        };
-        self.insist("a connection cannot be released", || match seen {
-            true => queue.release_stream(stream),
-            false => queue.decline(stream),
-        });
-        if let Some(file) = self.files.get_mut(place) {
-            file.left = true;
-        }
-    }
-
-    /// Leaves a connection to the other processes that hold it; false if there are none.
-    fn part_with(&mut self, place: u32) -> bool {
-        let Some(Kind::Stream(stream)) = self.files.get_mut(place).map(|file| &mut file.kind)
-        else {
-            return false;
-        };
-        let there = stream.stream.is_some() && stream.phase != Phase::Over;
-        if let Some(away) = stream.away.take() {
-            self.renounce(&away);
-            self.files.remove(place);
-            return true;
-        }
-        if !(stream.shared && there) {
-            return false;
-        }
-        stream.settle_read();
-        self.leave(place, true);
-        self.commit();
-        true
-    }
-
-    /// Does something that needs room in the ring; if there is none, waits until the stack has
-    /// taken entries.
-    fn insist(&mut self, what: &str, mut attempt: impl FnMut() -> Result<(), Error>) {
-        for _ in 0..1000 {
-            match attempt() {
-                Err(Error::WouldBlock) => self.wait_for_stack(),
-                _ => return,
-            }
-        }
-        log::note(format_args!("{what}: the stack takes no entries"));
-    }
-}
-
-/// Closes a stream; with unread octets the stack resets it, as Linux does.
-fn close_stream(state: &mut State, queue: &'static AppQueue, stream: Stream, reset: bool) {
-    let Some(handle) = stream.stream else { return };
-    let abort = reset || stream.readable() > 0;
-    drop(stream);
-    state.forget(Handle::Stream(handle));
-    state.insist("a connection cannot be closed", || match abort {
-        true => queue.abort(handle),
-        false => queue.close_stream(handle),
-    });
 }

@@ -11,7 +11,8 @@ use weever_app_sockets::{Info, SendOptions};
 
 use crate::file::Options;
 
-/// Writes the messages that a program has asked for; returns the flags of the answer.
+/// Writes the messages that a program has asked for, and the length of each of several datagrams; returns the flags of
+/// the answer.
 ///
 /// # Safety
 /// `message` names writable memory for control messages, or none.
@@ -19,7 +20,7 @@ pub(crate) unsafe fn write(
     message: &mut msghdr,
     family: c_int,
     options: &Options,
-    info: &Info,
+    (info, segment): (&Info, Option<c_int>),
     interface: u32,
 ) -> c_int {
     let mut out = Writer { message, used: 0, cut: false };
@@ -31,6 +32,9 @@ pub(crate) unsafe fn write(
         }
         if options.packet_info {
             out.put_address(four, info.local().ip(), interface);
+        }
+        if let Some(segment) = segment {
+            out.put(libc::SOL_UDP, libc::UDP_GRO, &segment);
         }
         if options.hops {
             let value = c_int::from(info.hops());

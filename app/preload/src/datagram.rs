@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use libc::{MSG_MORE, c_int};
 use weever_app_sockets::Error;
 
+use crate::behind::fits;
 use crate::control::Sending;
 use crate::failure::{Answer, Failure, fail};
 use crate::file::{File, Kind, Udp};
@@ -85,8 +86,10 @@ fn destination(
     if matches!(&file.kind, Kind::Udp(udp) if udp.mute) {
         return fail(libc::EPIPE);
     }
-    let File { kernel, .. } = *file;
+    let File { kernel, family, v6_only, .. } = *file;
     match (to, peer) {
+        // The kernel's own call returns the error.
+        (Some(to), _) if to.port() == 0 || !fits(family, v6_only, to) => Err(Failure::Kernel),
         (Some(to), _) if !held.reaches(to.ip()) && !to.ip().is_multicast() => {
             if kernel {
                 Err(Failure::Kernel)

@@ -1,24 +1,32 @@
 //! `epoll`: the program's set, with weever's sockets in it.
 
-use std::time::Duration;
-
-use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, c_int, epoll_event, sigset_t};
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, c_int, epoll_event};
 use weever_app_sockets::AppQueue;
 
 use crate::failure::{Answer, Failure, fail};
 use crate::file::{File, Kind};
 use crate::numbers::{self, Meaning};
 use crate::set::{Interest, OWN, Set};
-use crate::state::{Held, Sleeper, State, Watch, eventfd, lock};
-use crate::wait::{Moment, drain};
+use crate::state::{Held, State, eventfd, lock, ring};
 use crate::{log, real};
 
 /// The `data` of a set's eventfd; the queue's descriptor has [`OWN`].
-const KICK: u64 = OWN + 1;
+pub(crate) const KICK: u64 = OWN + 1;
 /// The `data` of the connection to the stack, which ends with it.
-const END: u64 = OWN + 2;
-/// How often a set whose stack has ended looks for the next one.
-const LOOK: Duration = Duration::from_millis(200);
+pub(crate) const END: u64 = OWN + 2;
+
+/// The program has made a set. It is known from the beginning, since some programs wait by one descriptor of it and
+/// change it by a duplicate.
+pub(crate) fn created(epoll: c_int) -> c_int {
+    if epoll >= 0 {
+        let mut held = lock();
+        if let Some(Meaning::Set(stale)) = numbers::meaning(epoll) {
+            held.close_set(epoll, stale);
+        }
+        held.set_of(epoll, false);
+    }
+    epoll
+}
 
 /// `epoll_ctl`.
 ///
@@ -39,7 +47,9 @@ pub(crate) unsafe fn change(
         return fail(libc::EFAULT);
     }
     let mut held = lock();
-    let Some(set) = held.set_of(epoll, file.is_some()) else { return Err(Failure::Kernel) };
+    if file.is_some() && numbers::meaning(epoll).is_none() {
+        check_set(epoll, fd)?;
+    }
     let interest = match operation {
         EPOLL_CTL_DEL => None,
         // SAFETY: the caller's promise; it may be unaligned, since the structure is packed.
@@ -48,9 +58,20 @@ pub(crate) unsafe fn change(
     let new = interest.map(|event| Interest::new(event.events, event.u64, file));
     match file {
         // SAFETY: the caller's promise.
-        None => unsafe { change_kernels(&mut held, epoll, (set, operation, fd), event, new) },
-        Some(place) => change_ours(&mut held, epoll, (set, operation, fd), place, new),
+        None => unsafe { change_kernels(&mut held, epoll, (operation, fd), event, new) },
+        Some(place) => {
+            let set = held.set_of(epoll, true).ok_or(Failure::Kernel)?;
+            change_ours(&mut held, epoll, (set, operation, fd), place, new)
+        }
     }
+}
+
+/// An error if a descriptor is no epoll set. Most are known since they were made; this one may come from the program
+/// before.
+fn check_set(epoll: c_int, fd: c_int) -> Answer<()> {
+    // SAFETY: an event is not read. The socket cannot be in the set, which the kernel then says.
+    let done = unsafe { real::epoll_ctl(epoll, EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+    if done == 0 || real::errno() == libc::ENOENT { Ok(()) } else { fail(real::errno()) }
 }
 
 /// Changes one of the kernel's descriptors in the kernel's set, and notes it.
@@ -60,7 +81,7 @@ pub(crate) unsafe fn change(
 unsafe fn change_kernels(
     held: &mut Held,
     epoll: c_int,
-    (set, operation, fd): (u32, c_int, c_int),
+    (operation, fd): (c_int, c_int),
     event: *mut epoll_event,
     new: Option<Interest>,
 ) -> Answer<c_int> {
@@ -68,12 +89,15 @@ unsafe fn change_kernels(
     if unsafe { real::epoll_ctl(epoll, operation, fd, event) } != 0 {
         return fail(real::errno());
     }
+    let Some(set) = held.set_of(epoll, false) else { return Ok(0) };
+    let is_in = new.is_some();
     if let Some(set) = held.sets.get_mut(set) {
         match new {
             Some(interest) => set.put(fd, interest),
             None => drop(set.remove(fd)),
         }
     }
+    held.nest(set, fd, is_in);
     Ok(0)
 }
 
@@ -113,6 +137,11 @@ fn change_ours(
         unsafe { real::epoll_ctl(epoll, operation, fd, &mut event) };
     }
     if let Some(set) = held.sets.get_mut(set) {
+        // A thread may wait for the kernel's descriptors alone.
+        if let Some(kick) = set.kick.filter(|_| set.files == 0) {
+            ring(kick);
+            set.exposed = true;
+        }
         match new {
             Some(interest) => set.put(fd, interest),
             None => drop(set.remove(fd)),
@@ -131,14 +160,20 @@ fn beside(file: &File, interest: Interest) -> epoll_event {
 }
 
 impl State {
+    /// Whether a set has nothing but the kernel's descriptors.
+    pub(crate) fn is_plain(&self, index: u32) -> bool {
+        self.sets.get(index).is_none_or(|set| set.files == 0 && set.nested.is_empty())
+    }
+
     /// The set of an epoll descriptor, made when it is first changed.
     fn set_of(&mut self, epoll: c_int, needed: bool) -> Option<u32> {
         match numbers::meaning(epoll) {
             Some(Meaning::Set(set)) => Some(set),
             Some(_) => None,
             None => {
-                let set = self.sets.insert(Set::default());
+                let set = self.sets.insert(Set::new());
                 if numbers::set(epoll, Some(Meaning::Set(set))) {
+                    self.nest_new(epoll);
                     return Some(set);
                 }
                 self.sets.remove(set);
@@ -169,7 +204,7 @@ impl State {
     }
 
     /// Has the kernel's set report what wakes this process.
-    fn wake_set(&mut self, epoll: c_int, place: u32) -> Answer<()> {
+    pub(crate) fn wake_set(&mut self, epoll: c_int, place: u32) -> Answer<()> {
         let wake = self.wake();
         let end = self.queue.and_then(AppQueue::end_number);
         let Some(set) = self.sets.get_mut(place) else { return Ok(()) };
@@ -194,7 +229,7 @@ impl State {
     }
 
     /// After the stack has ended, opens on the next one what a set waits for; true if there is none yet.
-    fn revive(&mut self, epoll: c_int, index: u32) -> bool {
+    pub(crate) fn revive(&mut self, epoll: c_int, index: u32) -> bool {
         if !self.lost || self.inside {
             return false;
         }
@@ -258,10 +293,17 @@ impl State {
         }
     }
 
-    /// An epoll descriptor is closed.
+    /// An epoll descriptor is closed, and with the last one the set.
     pub(crate) fn close_set(&mut self, epoll: c_int, index: u32) {
         numbers::set(epoll, None);
+        if let Some(set) = self.sets.get_mut(index)
+            && set.descriptors > 1
+        {
+            set.descriptors -= 1;
+            return;
+        }
         let Some(set) = self.sets.remove(index) else { return };
+        self.unnest(index);
         for file in set.interest.values().filter_map(|interest| interest.file) {
             if let Some(file) = self.files.get_mut(file) {
                 file.watchers.retain(|(set, _)| *set != index);
@@ -273,182 +315,4 @@ impl State {
             unsafe { real::close(kick) };
         }
     }
-}
-
-/// `epoll_wait` and its like, for a set with weever's sockets.
-///
-/// # Safety
-/// `events` has room for `most` events; `mask` is null or a set of signals.
-pub(crate) unsafe fn wait(
-    epoll: c_int,
-    events: *mut epoll_event,
-    most: c_int,
-    timeout: Option<Duration>,
-    mask: *const sigset_t,
-) -> Answer<c_int> {
-    let Some(Meaning::Set(index)) = numbers::meaning(epoll) else { return Err(Failure::Kernel) };
-    let mut held = lock();
-    if most <= 0 || held.sets.get(index).is_none_or(|set| set.files == 0) {
-        return Err(Failure::Kernel);
-    }
-    held.wake_set(epoll, index)?;
-    // SAFETY: the caller's promise.
-    let events = unsafe { std::slice::from_raw_parts_mut(events, most as usize) };
-    let mut start = None;
-    loop {
-        held.pump();
-        let found = collect(&mut held, index, events);
-        if found > 0 {
-            // A signal would take these events away: it comes with the next wait.
-            return ready(held, epoll, (index, found), events, std::ptr::null())
-                .map(|all| all as c_int);
-        }
-        let left = timeout
-            .map(|limit| limit.saturating_sub(start.get_or_insert_with(Moment::now).elapsed()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return ready(held, epoll, (index, 0), events, mask).map(|all| all as c_int);
-        }
-        if held.linger() {
-            continue;
-        }
-        held.commit();
-        if !held.arm() {
-            continue;
-        }
-        let left =
-            if held.revive(epoll, index) { Some(left.unwrap_or(LOOK).min(LOOK)) } else { left };
-        let found;
-        (held, found) = sleep(held, epoll, index, events, left, mask)?;
-        if found > 0 {
-            held.tell(found);
-            return Ok(found as c_int);
-        }
-    }
-}
-
-/// Tells of sockets that are ready, `found` of them weever's; those of the kernel's belong into the same answer.
-fn ready(
-    mut held: Held,
-    epoll: c_int,
-    (index, found): (u32, usize),
-    events: &mut [epoll_event],
-    mask: *const sigset_t,
-) -> Answer<usize> {
-    held.tell(found);
-    let alone = held.sets.get(index).is_some_and(|set| is_alone(&held, set));
-    drop(held);
-    if alone {
-        return Ok(found);
-    }
-    let Slept { kept: more, .. } =
-        kernels(epoll, &mut events[found..], Some(Duration::ZERO), mask)?;
-    Ok(found + more)
-}
-
-/// Sleeps in the kernel's set, which the stack's descriptor is in; returns how many sockets are ready then.
-fn sleep(
-    mut held: Held,
-    epoll: c_int,
-    index: u32,
-    events: &mut [epoll_event],
-    left: Option<Duration>,
-    mask: *const sigset_t,
-) -> Answer<(Held, usize)> {
-    let Some(kick) = held.sets.get(index).and_then(|set| set.kick) else {
-        return Err(Failure::Kernel);
-    };
-    held.sleepers.push(Sleeper { kick, watch: Watch::Set(index) });
-    drop(held);
-    let slept = kernels(epoll, events, left, mask);
-    let mut held = lock();
-    if let Some(at) = held.sleepers.iter().position(|sleeper| sleeper.kick == kick) {
-        held.sleepers.swap_remove(at);
-    }
-    let Slept { kept: more, woken, kicked, ended } = slept.unwrap_or_default();
-    if kicked {
-        drain(kick);
-    }
-    if woken || held.sleepers.is_empty() {
-        held.acknowledge();
-    }
-    slept?;
-    if ended && held.queue.is_some_and(|queue| queue.check().is_err()) {
-        held.lose("its connection has ended");
-    }
-    held.pump();
-    let found = more + collect(&mut held, index, &mut events[more..]);
-    Ok((held, found))
-}
-
-/// Whether a set has nothing but sockets that are weever's alone.
-fn is_alone(state: &State, set: &Set) -> bool {
-    let alone = |interest: &Interest| {
-        let file = interest.file.and_then(|place| state.files.get(place));
-        file.is_some_and(|file| !file.kernel)
-    };
-    set.interest.len() == set.files && set.interest.len() < 8 && set.interest.values().all(alone)
-}
-
-/// Takes weever's sockets that are ready; returns how many.
-fn collect(held: &mut Held, index: u32, events: &mut [epoll_event]) -> usize {
-    let State { sets, files, .. } = &mut **held;
-    let Some(set) = sets.get_mut(index) else { return 0 };
-    let mut found = 0;
-    for _ in 0..set.candidates() {
-        let Some(event) = events.get_mut(found) else { break };
-        let ready = set.next(|place| files.get(place).map_or(0, File::readiness));
-        if let Some((mask, data)) = ready {
-            *event = epoll_event { events: mask, u64: data };
-            found += 1;
-        }
-    }
-    found
-}
-
-/// What a wait for the kernel's descriptors found.
-#[derive(Clone, Copy, Default)]
-struct Slept {
-    /// How many of the program's are ready.
-    kept: usize,
-    /// The stack has something.
-    woken: bool,
-    /// Another thread has.
-    kicked: bool,
-    /// The stack has ended.
-    ended: bool,
-}
-
-/// Waits for the kernel's descriptors.
-fn kernels(
-    epoll: c_int,
-    events: &mut [epoll_event],
-    timeout: Option<Duration>,
-    mask: *const sigset_t,
-) -> Answer<Slept> {
-    if events.is_empty() {
-        return Ok(Slept::default());
-    }
-    let most = c_int::try_from(events.len()).unwrap_or(c_int::MAX);
-    // Rounded up: a wait that ends too early would turn in circles.
-    let limit = timeout.map_or(-1, |limit| {
-        c_int::try_from(limit.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
-    });
-    // SAFETY: room for that many events; the mask is null or a set of signals.
-    let got = unsafe { real::epoll_pwait(epoll, events.as_mut_ptr(), most, limit, mask) };
-    if got < 0 {
-        return fail(real::errno());
-    }
-    let mut slept = Slept::default();
-    for at in 0..got as usize {
-        match events[at].u64 {
-            OWN => slept.woken = true,
-            KICK => slept.kicked = true,
-            END => slept.ended = true,
-            _ => {
-                events[slept.kept] = events[at];
-                slept.kept += 1;
-            }
-        }
-    }
-    Ok(slept)
 }

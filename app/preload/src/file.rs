@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::backlog::Backlog;
 use crate::failure::{Answer, fail};
+use crate::inherited::Inherited;
 use crate::passing::Away;
 use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, c_int};
 use weever_app_sockets::{StreamBuf, StreamInfo, TcpListener, TcpStream, UdpSocket};
@@ -44,6 +45,8 @@ pub(crate) struct Listening {
     pub(crate) used: bool,
     /// The stack keeps connections waiting for other processes.
     pub(crate) rests: bool,
+    /// Options that accepted connections begin with.
+    pub(crate) inherited: Inherited,
 }
 
 /// How far a connection is.
@@ -150,8 +153,12 @@ pub(crate) struct Options {
     pub(crate) send_class: Option<u8>,
     /// `UDP_SEGMENT`.
     pub(crate) segment: u16,
+    /// `UDP_GRO`.
+    pub(crate) receive_segments: bool,
     /// `TCP_FASTOPEN` of a listener.
     pub(crate) fast_open: u32,
+    /// Seconds of `TCP_DEFER_ACCEPT` of a listener.
+    pub(crate) defer_accept: u32,
     /// `SO_RCVLOWAT`, if it is more than one.
     pub(crate) low_water: usize,
     /// `SO_LINGER` of more than zero seconds: how long a close waits.
@@ -184,6 +191,8 @@ pub(crate) struct File {
     pub(crate) local: SocketAddr,
     /// The kernel's socket behind the descriptor receives as well.
     pub(crate) kernel: bool,
+    /// `posix_spawn` was told to duplicate it in a child.
+    pub(crate) bequeathed: bool,
     /// `SO_ERROR`.
     pub(crate) error: c_int,
     pub(crate) options: Options,
@@ -201,7 +210,7 @@ impl File {
                 Kind::Udp(udp) => {
                     let readable = !udp.received.is_empty() || self.error != 0 || udp.deaf;
                     bits(readable, IN)
-                        | bits(!udp.blocked, OUT)
+                        | bits(!udp.blocked, OUT | libc::EPOLLWRBAND as u32)
                         | bits(udp.deaf, RDHUP)
                         | bits(udp.deaf && udp.mute, HUP)
                 }
@@ -235,6 +244,15 @@ impl File {
     /// Whether other processes hold the stream, or one of them may have it on its queue.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(&self.kind, Kind::Stream(stream) if stream.shared || stream.away.is_some())
+    }
+
+    /// Whether it is a datagram socket or a listener that is not open on this process' queue.
+    pub(crate) fn is_unopened(&self) -> bool {
+        match &self.kind {
+            Kind::Udp(udp) => udp.socket.is_none(),
+            Kind::Listening(listening) => listening.listener.is_none(),
+            Kind::Stream(_) => false,
+        }
     }
 
     pub(crate) fn is_udp(&self) -> bool {

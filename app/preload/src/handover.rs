@@ -15,9 +15,9 @@ use weever_app_sockets::Holder;
 
 use crate::file::{File, Kind, Listening, Phase, Stream, Udp};
 use crate::numbers::{self, Meaning};
-use crate::open::{self, file};
+use crate::open::file;
 use crate::passing::{Away, By, Passport};
-use crate::state::{State, lock};
+use crate::state::{Held, State, lock};
 use crate::{inside, log, real};
 
 const NAME: &CStr = c"weever sockets";
@@ -49,27 +49,25 @@ pub(crate) fn before_exec() -> Option<Handover> {
         return None;
     }
     let mut held = lock();
-    let kept = held.kept();
-    if kept.is_empty() {
-        return None;
+    let kept = held.kept(false);
+    held.hand_over(&kept)
+}
+
+/// Before a child is made that runs another program at once (`posix_spawn`). As long as the returned lock is held, no
+/// other child is made.
+pub(crate) fn before_spawn() -> (Held, Option<Handover>) {
+    let mut held = lock();
+    if inside::is_chosen() {
+        return (held, None);
     }
-    held.pump();
-    held.say_what_was_read();
-    let mut holders = Vec::new();
-    let mut text = MAGIC.to_owned();
-    for (place, fds) in kept {
-        let line = held.describe(place, &mut holders);
-        let fds: Vec<String> = fds.iter().map(c_int::to_string).collect();
-        if let Some(line) = line {
-            let _never_fails = writeln!(text, "{line} {}", fds.join(","));
+    let kept = held.kept(true);
+    let handover = held.hand_over(&kept);
+    for (place, _) in kept.into_iter().filter(|_| handover.is_some()) {
+        if let Some(Kind::Stream(stream)) = held.files.get_mut(place).map(|file| &mut file.kind) {
+            stream.shared = true;
         }
     }
-    drop(held);
-    for holder in &holders {
-        // SAFETY: it has no pointers. The next program finds it open.
-        unsafe { real::fcntl(holder.as_fd().as_raw_fd(), libc::F_SETFD, 0) };
-    }
-    Some(Handover { file: sealed(&text)?, _holders: holders })
+    (held, handover)
 }
 
 /// A sealed memory file.
@@ -94,14 +92,16 @@ pub(crate) fn sealed(text: &str) -> Option<c_int> {
 }
 
 impl State {
-    /// The sockets with descriptors that stay open, with these descriptors.
-    fn kept(&self) -> Vec<(u32, Vec<c_int>)> {
+    /// The sockets with descriptors that stay open, with these descriptors; with `bequeathed`, also those that
+    /// `posix_spawn` was told to duplicate.
+    fn kept(&self, bequeathed: bool) -> Vec<(u32, Vec<c_int>)> {
         let mut kept: Vec<(u32, Vec<c_int>)> = Vec::new();
         for fd in numbers::used(0, u32::MAX) {
             let Some(Meaning::File(place)) = numbers::meaning(fd) else { continue };
             // SAFETY: it has no pointers.
             let flags = unsafe { real::fcntl(fd, libc::F_GETFD, 0) };
-            if flags < 0 || flags & libc::FD_CLOEXEC != 0 {
+            let duplicated = bequeathed && self.files.get(place).is_some_and(|f| f.bequeathed);
+            if flags < 0 || flags & libc::FD_CLOEXEC != 0 && !duplicated {
                 continue;
             }
             match kept.iter_mut().find(|(there, _)| *there == place) {
@@ -110,6 +110,29 @@ impl State {
             }
         }
         kept
+    }
+
+    /// Describes sockets in a file that stays open, as their holders do.
+    fn hand_over(&mut self, kept: &[(u32, Vec<c_int>)]) -> Option<Handover> {
+        if kept.is_empty() {
+            return None;
+        }
+        self.pump();
+        self.say_what_was_read();
+        let mut holders = Vec::new();
+        let mut text = MAGIC.to_owned();
+        for (place, fds) in kept {
+            let Some(inode) = fds.first().and_then(|fd| inode(*fd)) else { continue };
+            let fds: Vec<String> = fds.iter().map(c_int::to_string).collect();
+            if let Some(line) = self.describe(*place, &mut holders) {
+                let _never_fails = writeln!(text, "{line} {} {inode}", fds.join(","));
+            }
+        }
+        for holder in &holders {
+            // SAFETY: it has no pointers. The next program finds it open.
+            unsafe { real::fcntl(holder.as_fd().as_raw_fd(), libc::F_SETFD, 0) };
+        }
+        Some(Handover { file: sealed(&text)?, _holders: holders })
     }
 
     /// The line that describes a socket; `None` for one that has ended.
@@ -126,7 +149,7 @@ impl State {
             Kind::Stream(stream) => {
                 let holder = match (&stream.away, stream.stream, queue) {
                     (Some(Away { by: By::Passport(passport), number }), ..) => {
-                        let held = passport.0.hold(&open::config().path, Some(*number));
+                        let held = passport.0.hold(&crate::queue::config().path, Some(*number));
                         held.map(|holder| (holder, *number))
                     }
                     (Some(Away { by: By::Queue, number }), _, Some(queue)) => {
@@ -151,18 +174,23 @@ impl State {
 
     /// Takes over the sockets that the previous program has left to this one.
     pub(crate) fn take_over(&mut self) {
-        if let Some(text) = find() {
-            self.take_lines(&text, &[]);
-        }
+        let Some(text) = find() else { return };
+        self.take_lines(&text, &[], &sockets());
     }
 
     /// Takes over the described sockets, and returns the number of holders' descriptors. `now` maps the
-    /// descriptors' numbers of then to those of now, where they have changed.
-    pub(crate) fn take_lines(&mut self, text: &str, now: &[(c_int, c_int)]) -> usize {
+    /// descriptors' numbers of then to those of now, where they have changed; `more` has descriptors that may lead to
+    /// them as well.
+    pub(crate) fn take_lines(
+        &mut self,
+        text: &str,
+        now: &[(c_int, c_int)],
+        more: &[(u64, c_int)],
+    ) -> usize {
         let mut holders = 0;
         for line in text.lines() {
             holders += usize::from(line.starts_with("stream "));
-            if self.take_line(line, now).is_none() {
+            if self.take_line(line, now, more).is_none() {
                 log::note(format_args!("a socket is not taken over: {line:?}"));
             }
         }
@@ -183,8 +211,9 @@ impl State {
         self.say_what_was_read();
         let (mut text, mut holders) = (String::new(), Vec::new());
         for (place, fd) in places {
+            let Some(inode) = inode(fd) else { continue };
             let Some(line) = self.describe(place, &mut holders) else { continue };
-            let _never_fails = writeln!(text, "{line} {fd}");
+            let _never_fails = writeln!(text, "{line} {fd} {inode}");
             if let Some(Kind::Stream(stream)) = self.files.get_mut(place).map(|f| &mut f.kind) {
                 stream.shared = true;
             }
@@ -192,7 +221,12 @@ impl State {
         Some((text, holders))
     }
 
-    fn take_line(&mut self, line: &str, now: &[(c_int, c_int)]) -> Option<()> {
+    fn take_line(
+        &mut self,
+        line: &str,
+        now: &[(c_int, c_int)],
+        more: &[(u64, c_int)],
+    ) -> Option<()> {
         let number = |fd: c_int| {
             let there = now.iter().find(|(then, _)| *then == fd);
             there.map_or(fd, |(_, now)| *now)
@@ -222,7 +256,13 @@ impl State {
             _ => return None,
         };
         let fds = next()?.split(',').filter_map(|fd| fd.parse().ok().map(number));
-        let fds: Vec<c_int> = fds.collect();
+        let mut fds: Vec<c_int> = fds.collect();
+        let socket: u64 = next()?.parse().ok()?;
+        fds.extend(more.iter().filter(|(inode, _)| *inode == socket).map(|(_, fd)| *fd));
+        // The child of `posix_spawn` may have closed some, and opened something else in their places.
+        fds.retain(|fd| inode(*fd) == Some(socket));
+        fds.sort_unstable();
+        fds.dedup();
         let (first, others) = fds.split_first()?;
         let place = self.attach(*first, File { local, kernel, ..file(family, kind) }).ok()?;
         for fd in others {
@@ -234,6 +274,24 @@ impl State {
         }
         Some(())
     }
+}
+
+/// The number by which a socket is the same through all descriptors that lead to it, in all processes.
+fn inode(fd: c_int) -> Option<u64> {
+    let mut about = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: a place for the answer, which is there if the call succeeds.
+    let about = unsafe {
+        if libc::fstat(fd, about.as_mut_ptr()) != 0 {
+            return None;
+        }
+        about.assume_init()
+    };
+    (about.st_mode & libc::S_IFMT == libc::S_IFSOCK).then_some(about.st_ino)
+}
+
+/// The sockets that this program has inherited, with their descriptors.
+fn sockets() -> Vec<(u64, c_int)> {
+    (0..AMONG).filter_map(|fd| Some((inode(fd)?, fd))).collect()
 }
 
 /// The text that the previous program has left, without its first line.

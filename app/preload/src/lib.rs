@@ -1,7 +1,7 @@
 //! `libweever_preload.so`: the socket calls of a program that knows nothing of weever, on a weever stack.
 //!
 //! ```text
-//!  program ── bind, recv, epoll_wait … ──► calls, waits ── not weever's ──► the C library
+//!  program ── bind, recv, epoll_wait … ──► calls, transfer, waits ── not weever's ──► the C library
 //!                                             │ numbers: what a descriptor means
 //!                                             ▼
 //!                          state, behind one lock: files, sets, sleepers
@@ -21,24 +21,35 @@
 #![cfg(target_os = "linux")]
 
 mod address;
+mod adopt;
 mod backlog;
+mod behind;
+mod bind;
 mod calls;
+mod closing;
+mod collect;
 mod connect;
 mod control;
 mod datagram;
 mod deferred;
+mod environment;
 mod epoll;
 mod failure;
 mod file;
 mod handover;
+mod inherited;
 mod inside;
+mod interfaces;
 mod log;
+mod nested;
 mod numbers;
 mod open;
 mod options;
 mod parts;
 mod passing;
 mod process;
+mod programs;
+mod queue;
 mod real;
 mod receive;
 mod rights;
@@ -46,10 +57,13 @@ mod send;
 mod sendfile;
 mod set;
 mod signals;
+mod silence;
 mod slab;
 mod splice;
 mod state;
+mod transfer;
 mod wait;
 mod waits;
+mod ways;
 
-pub use inside::{Opener, set_opener};
+pub use inside::{Inside, Unavailable, set_inside};

@@ -19,7 +19,7 @@ use crate::failure::{Answer, fail};
 use crate::file::{File, Kind, Phase, Stream};
 use crate::numbers::{self, Meaning};
 use crate::state::State;
-use crate::{inside, log, open, real};
+use crate::{inside, log, real};
 
 /// Internal descriptors have numbers from here on, which programs rarely choose for `dup2`.
 const HIGH: usize = 200;
@@ -106,7 +106,9 @@ impl State {
                     let new = match there {
                         Some((_, new)) => Arc::clone(new),
                         None => {
-                            let Ok(new) = old.0.hold(&open::config().path, None) else { continue };
+                            let Ok(new) = old.0.hold(&crate::queue::config().path, None) else {
+                                continue;
+                            };
                             let Some(new) = Passport::new(&new).map(Arc::new) else { continue };
                             passports.push((Arc::clone(old), Arc::clone(&new)));
                             new
@@ -222,8 +224,14 @@ impl State {
         let away =
             |file: &File| matches!(&file.kind, Kind::Stream(stream) if stream.away.is_some());
         let any = self.files.iter_mut().any(|(_, file)| away(file));
-        if any
-            && self.need_queue().is_ok()
+        if any && self.need_queue().is_ok() {
+            self.make_kick();
+        }
+    }
+
+    /// Makes sure that a thread of a process with a queue can sleep without making a descriptor for it first.
+    pub(crate) fn make_kick(&mut self) {
+        if self.queue.is_some()
             && self.kicks.is_empty()
             && let Ok(kick) = crate::state::eventfd()
         {

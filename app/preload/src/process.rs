@@ -14,7 +14,7 @@ use crate::file::Kind;
 use crate::passing::Inheritance;
 use crate::real;
 use crate::state::{Held, State, lock};
-use crate::{inside, log, numbers, open, signals};
+use crate::{environment, inside, interfaces, log, numbers, signals};
 
 /// The lock, while a fork is under way.
 struct Fork(UnsafeCell<Option<(MutexGuard<'static, State>, Inheritance)>>);
@@ -30,7 +30,8 @@ static FORK: Fork = Fork(UnsafeCell::new(None));
 static START: extern "C" fn() = start;
 
 extern "C" fn start() {
-    open::config();
+    crate::queue::config();
+    environment::remember();
     log::prepare();
     lock().take_over();
     // SAFETY: functions that live as long as the process; without memory for them a fork is not noticed.
@@ -113,10 +114,15 @@ fn close(fd: c_int) {
     unsafe { real::close(fd) };
 }
 
-/// The program is about to restrict its system calls: it claims the streams that it has inherited
-/// while it can.
+/// The program is about to restrict its system calls: before that, the library claims inherited streams, and opens the
+/// descriptor by which threads sleep.
 pub(crate) fn before_sandbox() {
-    lock().bring_all();
+    let mut held = lock();
+    held.bring_all();
+    held.make_kick();
+    if held.queue.is_some() {
+        interfaces::remember();
+    }
 }
 
 /// The program is about to change its user, or its root: it connects to the stack while it can.

@@ -44,7 +44,7 @@ pub(crate) unsafe fn receive(
     let got = loop {
         let attempt = |held: &mut Held, place: u32| {
             if held.files.get(place).is_some_and(File::is_udp) {
-                held.ensure(place)?;
+                held.use_or_wait(place)?;
                 // SAFETY: the caller's promise.
                 return unsafe { datagram(held, place, fd, places, flags, &mut message) };
             }
@@ -79,7 +79,8 @@ fn stream(
     let least = file.options.low_water.clamp(1, places.len().max(1));
     octets(stream, &mut file.error, places, flags, done)?;
     let ended = stream.finished || stream.deaf || stream.phase == Phase::Over;
-    let full = *done == places.len();
+    // A call without room waits for octets as well.
+    let full = *done == places.len() && (*done > 0 || !stream.received.is_empty());
     if !(full || ended || *done >= least && !whole) {
         return Ok(None);
     }
@@ -107,6 +108,10 @@ fn octets(
         return fail(std::mem::take(error));
     }
     if flags & MSG_PEEK != 0 {
+        if flags & MSG_TRUNC != 0 {
+            *done = stream.readable().min(places.len());
+            return Ok(());
+        }
         let mut skip = stream.offset;
         for there in &stream.received {
             *done += places.fill(*done, &there.octets()[skip..]);
@@ -155,38 +160,52 @@ unsafe fn datagram(
         return Err(Failure::Kernel);
     };
     let Some(first) = received.first() else {
-        if *deaf {
+        // One that does not wait finds nothing, as on Linux.
+        if *deaf && !file.nonblocking && flags & MSG_DONTWAIT == 0 {
             return Ok(Some(Got { octets: 0, flags: 0 }));
         }
         let also = file.kernel;
         // SAFETY: the caller's promise.
         return if also { unsafe { kernels(fd, places, flags, message) } } else { Ok(None) };
     };
-    let (whole, mut got) = (first.len(), 0);
-    for piece in first.pieces() {
-        got += places.fill(got, piece);
+    // Without a place for their length, they come one by one.
+    let has_place = message.as_deref().is_some_and(|message| message.msg_controllen > 0);
+    let several = file.options.receive_segments && has_place && flags & MSG_PEEK == 0;
+    let count = if several { received.together(places.len()) } else { 1 };
+    let segment = (count > 1).then(|| first.len() as c_int);
+    let (mut whole, mut got) = (0, 0);
+    for datagram in received.front().take(count) {
+        whole += datagram.len();
+        for piece in datagram.pieces() {
+            got += places.fill(got, piece);
+        }
     }
     let info = first.info();
     let cut = if got < whole { MSG_TRUNC } else { 0 };
     let mut told = cut;
     if let Some(message) = message {
         // SAFETY: the caller's promise.
-        told |= unsafe { describe(state, place, &info, message) };
+        told |= unsafe { describe(state, place, (&info, segment), message) };
     }
     if flags & MSG_PEEK == 0
         && let Some(Kind::Udp(udp)) = state.files.get_mut(place).map(|file| &mut file.kind)
     {
-        udp.received.pop(info.remote());
+        udp.received.pop(count, info.remote());
     }
     let octets = if flags & MSG_TRUNC != 0 { whole } else { got };
     Ok(Some(Got { octets, flags: told }))
 }
 
-/// Writes a datagram's sender and control messages; returns flags.
+/// Writes a datagram's sender and control messages, of several datagrams the length of each; returns flags.
 ///
 /// # Safety
 /// As [`receive`].
-unsafe fn describe(state: &mut State, place: u32, info: &Info, message: &mut msghdr) -> c_int {
+unsafe fn describe(
+    state: &mut State,
+    place: u32,
+    (info, segment): (&Info, Option<c_int>),
+    message: &mut msghdr,
+) -> c_int {
     let wants_index = state.files.get(place).is_some_and(|file| file.options.packet_info);
     let index = match wants_index {
         true => state.way(info.remote().ip()).ok().and_then(|way| way.interface).unwrap_or(0),
@@ -198,7 +217,7 @@ unsafe fn describe(state: &mut State, place: u32, info: &Info, message: &mut msg
     unsafe {
         let name = message.msg_name.cast();
         address::write(info.remote(), *family, name, &raw mut message.msg_namelen);
-        control::write(message, *family, options, info, index)
+        control::write(message, *family, options, (info, segment), index)
     }
 }
 

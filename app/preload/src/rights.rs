@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use libc::{SCM_RIGHTS, SOL_SOCKET, c_int, cmsghdr, msghdr, ssize_t};
 use weever_app_sockets::Holder;
 
+use crate::behind::option;
 use crate::handover::{self, MAGIC};
-use crate::open::option;
 use crate::state::lock;
 use crate::{inside, numbers, real};
 
@@ -189,7 +189,7 @@ fn unpack(fds: &mut Vec<c_int>) {
     let names = names.split(',').filter_map(|name| name.parse::<c_int>().ok());
     let now: Vec<(c_int, c_int)> = names.zip(fds.iter().copied()).collect();
     // Holders are behind the program's descriptors.
-    let own = lock().take_lines(lines, &now);
+    let own = lock().take_lines(lines, &now, &[]);
     fds.truncate(fds.len().saturating_sub(own));
     debug_assert!(fds.iter().all(|fd| numbers::meaning(*fd) != Some(numbers::Meaning::Internal)));
 }

@@ -5,15 +5,15 @@ use std::net::SocketAddr;
 use libc::{MSG_DONTWAIT, MSG_NOSIGNAL, c_int};
 use weever_app_sockets::{AppQueue, Error, StreamOption, TcpStream};
 
+use crate::behind::option;
 use crate::control::Sending;
 use crate::datagram::datagram;
 use crate::failure::{Answer, Failure, fail};
 use crate::file::{Kind, Phase};
-use crate::open::option;
+use crate::numbers;
 use crate::parts::Parts;
 use crate::state::{Held, lock};
 use crate::wait::{Direction, until_signal};
-use crate::{numbers, open};
 
 /// Sends; to `to` if it is there, which only a datagram heeds. `sending` comes from control messages.
 pub(crate) fn send(
@@ -23,18 +23,19 @@ pub(crate) fn send(
     to: Option<SocketAddr>,
     sending: Option<Sending>,
 ) -> Answer<usize> {
-    if flags & libc::MSG_OOB != 0 {
-        return fail(libc::EOPNOTSUPP);
-    }
     if numbers::file(fd).is_none() {
         let to = to.ok_or(Failure::Kernel)?;
+        if flags & libc::MSG_OOB != 0 {
+            // The kernel refuses it for datagrams, and for a connection that is not there yet.
+            return Err(Failure::Kernel);
+        }
         if flags & libc::MSG_FASTOPEN != 0 && crate::connect::connect_fast(fd, to)? {
             return send(fd, parts, flags & !libc::MSG_FASTOPEN, None, sending);
         }
         if to.ip().is_loopback() {
             return Err(Failure::Kernel);
         }
-        open::bind_to_send(&mut lock(), fd, to)?;
+        crate::bind::bind_to_send(&mut lock(), fd, to)?;
     }
     if parts.is_nowhere() {
         return fail(libc::EFAULT);
@@ -44,6 +45,7 @@ pub(crate) fn send(
         let attempt = |held: &mut Held, place: u32| {
             let sent = match held.files.get(place).map(|file| &file.kind) {
                 Some(Kind::Stream(_)) => octets(held, (fd, place), parts, flags, &mut done),
+                Some(Kind::Udp(_)) if flags & libc::MSG_OOB != 0 => fail(libc::EOPNOTSUPP),
                 Some(Kind::Udp(_)) => {
                     datagram(held, place, (parts, flags), (to, sending), &mut done)
                 }
@@ -99,12 +101,19 @@ fn octets(
         _ => return fail(libc::EPIPE),
     }
     let Some(handle) = stream.stream else { return fail(libc::EPIPE) };
-    let more = flags & libc::MSG_MORE != 0;
-    if more && !stream.more {
+    let (more, urgent) = (flags & libc::MSG_MORE != 0, flags & libc::MSG_OOB != 0);
+    // The segment of an urgent octet is to point to it, so it waits until that is marked.
+    if (more || urgent) && !stream.more {
         stream.more = queue.set_option(handle, StreamOption::Cork(true)).is_ok();
     }
     write(queue, handle, parts, done)?;
     stream.blocked = *done < whole;
+    if urgent && whole > 0 && !stream.blocked {
+        match queue.set_option(handle, StreamOption::Urgent) {
+            Err(Error::WouldBlock) => return Ok(None),
+            marked => marked?,
+        }
+    }
     if stream.more && !more && !stream.blocked {
         let corked = option::<c_int>(fd, libc::IPPROTO_TCP, libc::TCP_CORK) == Some(1);
         // With a full ring the next write tries again.

@@ -29,21 +29,38 @@ impl Interest {
     pub(crate) fn new(events: u32, data: u64, file: Option<u32>) -> Interest {
         Interest { events, data, file, queued: false, spent: false }
     }
+
+    /// The events of interest that hold, by `readiness` of the socket's place.
+    fn holding(&self, readiness: &impl Fn(u32) -> u32) -> u32 {
+        let Some(place) = self.file.filter(|_| !self.spent) else { return 0 };
+        readiness(place) & (self.events | libc::EPOLLERR as u32 | libc::EPOLLHUP as u32)
+    }
 }
 
 #[derive(Default)]
 pub(crate) struct Set {
+    /// Descriptors of this process that lead to it.
+    pub(crate) descriptors: u32,
     pub(crate) interest: HashMap<c_int, Interest, BuildHasherDefault<NumberHasher>>,
     ready: VecDeque<c_int>,
     /// How many of weever's sockets are in it.
     pub(crate) files: usize,
     /// The queue's descriptor is in the kernel's set.
     pub(crate) wake: bool,
+    /// Epoll sets in this one: their descriptors and places.
+    pub(crate) nested: Vec<(c_int, u32)>,
+    /// The eventfd is readable because something in the set is ready.
+    pub(crate) exposed: bool,
     /// An eventfd in the kernel's set, by which another thread wakes those that wait here.
     pub(crate) kick: Option<c_int>,
 }
 
 impl Set {
+    /// An empty set of one descriptor.
+    pub(crate) fn new() -> Set {
+        Set { descriptors: 1, ..Set::default() }
+    }
+
     /// A socket may have become ready.
     pub(crate) fn look_at(&mut self, fd: c_int) {
         if let Some(interest) = self.interest.get_mut(&fd)
@@ -59,6 +76,14 @@ impl Set {
         !self.ready.is_empty()
     }
 
+    /// Whether one is ready, by `readiness` of its place.
+    pub(crate) fn is_ready(&self, readiness: impl Fn(u32) -> u32) -> bool {
+        self.ready.iter().any(|fd| {
+            let interest = self.interest.get(fd);
+            interest.is_some_and(|interest| interest.holding(&readiness) != 0)
+        })
+    }
+
     /// How many may be ready.
     pub(crate) fn candidates(&self) -> usize {
         self.ready.len()
@@ -70,9 +95,7 @@ impl Set {
         let fd = self.ready.pop_front()?;
         let interest = self.interest.get_mut(&fd)?;
         interest.queued = false;
-        let place = interest.file.filter(|_| !interest.spent)?;
-        let wanted = interest.events | libc::EPOLLERR as u32 | libc::EPOLLHUP as u32;
-        let events = readiness(place) & wanted;
+        let events = interest.holding(&readiness);
         if events == 0 {
             return None;
         }
@@ -86,9 +109,12 @@ impl Set {
 
     /// Notes a descriptor, new or changed.
     pub(crate) fn put(&mut self, fd: c_int, interest: Interest) {
-        let was = self.interest.insert(fd, interest).and_then(|was| was.file);
+        let was = self.interest.insert(fd, interest);
         self.files += usize::from(interest.file.is_some());
-        self.files -= usize::from(was.is_some());
+        self.files -= usize::from(was.is_some_and(|was| was.file.is_some()));
+        if let Some(interest) = self.interest.get_mut(&fd) {
+            interest.queued = was.is_some_and(|was| was.queued);
+        }
         if interest.file.is_some() {
             self.look_at(fd);
         }
@@ -97,6 +123,9 @@ impl Set {
     pub(crate) fn remove(&mut self, fd: c_int) -> Option<Interest> {
         let was = self.interest.remove(&fd)?;
         self.files -= usize::from(was.file.is_some());
+        if was.queued {
+            self.ready.retain(|there| *there != fd);
+        }
         Some(was)
     }
 }

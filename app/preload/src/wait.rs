@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use libc::{POLLIN, c_int, nfds_t, pollfd, sigset_t, timespec};
+use weever_app_sockets::AppQueue;
 
+use crate::collect::LOOK;
 use crate::failure::{Answer, Failure, fail};
 use crate::file::File;
 use crate::numbers::{self, Meaning};
@@ -113,7 +115,8 @@ pub(crate) fn until_signal<T>(
         // The kernel's socket behind it may become ready, too.
         let mut kernel = [pollfd { fd, events: POLLIN, revents: 0 }];
         let also = usize::from(file.kernel && direction == Direction::Receive);
-        let watch = Watch::Files(vec![(place, direction.events() | crate::file::ERR)]);
+        let files = vec![(place, direction.events() | crate::file::ERR)];
+        let watch = Watch::List { files, sets: Vec::new() };
         let until = Until { limit: left, mask: std::ptr::null(), restarts: limit.is_none() };
         match sleep(held, watch, &mut kernel[..also], until) {
             Ok(again) => held = again,
@@ -139,7 +142,8 @@ pub(crate) struct Until {
     restarts: bool,
 }
 
-/// Sleeps until something that is watched is ready, one of the kernel's descriptors is, or the time has passed.
+/// Sleeps until something that is watched is ready, one of the kernel's descriptors is, or the time has passed. It may
+/// return early: a thread whose stack has ended looks for the next one from time to time.
 fn sleep(mut held: Held, watch: Watch, kernel: &mut [pollfd], until: Until) -> Answer<Held> {
     held.commit();
     if held.linger() {
@@ -154,15 +158,20 @@ fn sleep(mut held: Held, watch: Watch, kernel: &mut [pollfd], until: Until) -> A
         None => eventfd()?,
     };
     let wake = held.wake().unwrap_or(-1);
+    let end = held.queue.and_then(AppQueue::end_number).unwrap_or(-1);
+    let limit = match held.awaits_stack() {
+        true => Some(until.limit.map_or(LOOK, |limit| limit.min(LOOK))),
+        false => until.limit,
+    };
     held.sleepers.push(Sleeper { kick, watch });
     let signals = Watching::begin(kick);
     drop(held);
-    let own = |fd| pollfd { fd, events: POLLIN, revents: 0 };
-    let mut all = vec![own(wake), own(kick)];
+    let own = |fd, events| pollfd { fd, events, revents: 0 };
+    let mut all = vec![own(wake, POLLIN), own(kick, POLLIN), own(end, libc::POLLRDHUP)];
     all.extend_from_slice(kernel);
-    let mut done = wait_for(&mut all, until.limit, until.mask);
+    let mut done = wait_for(&mut all, limit, until.mask);
     if done < 0 && real::errno() == libc::EINVAL {
-        done = wait_for_few(&mut all, until.limit, until.mask);
+        done = wait_for_few(&mut all, limit, until.mask);
     }
     let errno = real::errno();
     let (interrupted, restarts) = (signals.interrupted(), signals.restarts());
@@ -177,8 +186,11 @@ fn sleep(mut held: Held, watch: Watch, kernel: &mut [pollfd], until: Until) -> A
         (_, true) => return fail(errno),
         _ => {}
     }
-    for (to, from) in kernel.iter_mut().zip(&all[2..]) {
+    for (to, from) in kernel.iter_mut().zip(&all[3..]) {
         to.revents = from.revents;
+    }
+    if all[2].revents != 0 && held.queue.is_some_and(|queue| queue.check().is_err()) {
+        held.lose("its connection has ended");
     }
     held.pump();
     Ok(held)
@@ -238,8 +250,10 @@ pub(crate) fn poll(
     let start = Moment::now();
     let mut held = lock();
     let mut kernel = kernels(&mut held, entries);
+    let sets = sets(entries);
     loop {
         held.pump();
+        sets.iter().for_each(|set| held.expose(*set));
         let found = look(&held, entries);
         if found > 0 {
             held.commit();
@@ -254,12 +268,22 @@ pub(crate) fn poll(
         }
         let left = timeout.map(|limit| limit.saturating_sub(start.elapsed()));
         let ended = left.is_some_and(|left| left.is_zero());
-        let watch = Watch::Files(watched(entries));
+        let watch = Watch::List { files: watched(entries), sets: sets.clone() };
         let until = Until { limit: left, mask, restarts: false };
         held = match sleep(held, watch, &mut kernel, until) {
             Err(Failure::Errno(libc::EINTR)) => return ready_or_interrupted(entries),
             slept => slept?,
         };
+        if !sets.is_empty() {
+            // The queue's descriptor is in these sets, too: look again, without it.
+            sets.iter().for_each(|set| held.expose(*set));
+            let none = timespec_of(Duration::ZERO);
+            // SAFETY: entries that are borrowed.
+            unsafe {
+                real::ppoll(kernel.as_mut_ptr(), kernel.len() as nfds_t, &none, std::ptr::null())
+            };
+        }
+        reopen(&mut held, entries);
         if kernel.iter().any(|entry| entry.revents != 0) {
             look(&held, entries);
             return Ok(merge(entries, &kernel));
@@ -298,12 +322,30 @@ fn kernels(held: &mut Held, entries: &[pollfd]) -> Vec<pollfd> {
     kernel
 }
 
+/// After the stack has ended, opens what the list waits for on the next one, if that is there.
+fn reopen(held: &mut Held, entries: &[pollfd]) {
+    for place in entries.iter().filter_map(|entry| numbers::file(entry.fd)) {
+        if held.files.get(place).is_some_and(File::is_unopened) {
+            let _none_yet = held.use_it(place);
+        }
+    }
+}
+
 fn watched(entries: &[pollfd]) -> Vec<(u32, u32)> {
     let wanted = |entry: &pollfd| {
         let events = u32::from(entry.events as u16) | crate::file::ERR | crate::file::HUP;
         Some((numbers::file(entry.fd)?, events))
     };
     entries.iter().filter_map(wanted).collect()
+}
+
+/// The epoll sets of a list.
+fn sets(entries: &[pollfd]) -> Vec<u32> {
+    let set = |entry: &pollfd| match numbers::meaning(entry.fd) {
+        Some(Meaning::Set(set)) => Some(set),
+        _ => None,
+    };
+    entries.iter().filter_map(set).collect()
 }
 
 /// Writes what holds for weever's sockets; returns how many have something.
@@ -330,5 +372,5 @@ fn merge(entries: &mut [pollfd], kernel: &[pollfd]) -> c_int {
 
 /// Whether a descriptor needs this library's care in a list to wait for.
 pub(crate) fn is_watched(fd: c_int) -> bool {
-    matches!(numbers::meaning(fd), Some(Meaning::File(_)))
+    matches!(numbers::meaning(fd), Some(Meaning::File(_) | Meaning::Set(_)))
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
-use crate::calls::{answer, calls, fits, is_internal, milliseconds};
+use crate::calls::{answer, calls, duration, fits, is_internal, milliseconds};
 use crate::failure::{Answer, fail};
 use crate::numbers::{self, Meaning};
 use crate::state::lock;
 use crate::wait::{Moment, is_watched, poll as poll_ours};
-use crate::{connect, epoll, real};
+use crate::{closing, collect, epoll, real};
 
 calls! {
     /// Waits for descriptors.
@@ -25,7 +25,10 @@ calls! {
     fn ppoll(entries: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
         match list(entries, count) {
             None => real::ppoll(entries, count, timeout, mask),
-            Some(all) => answer(poll_ours(all, duration(timeout), mask), -1, || -1),
+            Some(all) => {
+                let done = duration(timeout).and_then(|limit| poll_ours(all, limit, mask));
+                answer(done, -1, || -1)
+            }
         }
     }
 
@@ -46,6 +49,10 @@ calls! {
         let sets = Sets { read, write, except };
         if !sets.is_watched(count) {
             return real::select(count, read, write, except, timeout);
+        }
+        if timeout.as_ref().is_some_and(|limit| limit.tv_sec < 0 || limit.tv_usec < 0) {
+            real::set_errno(libc::EINVAL);
+            return -1;
         }
         let limit = (!timeout.is_null()).then(|| {
             let seconds = Duration::from_secs((*timeout).tv_sec.max(0) as u64);
@@ -68,7 +75,18 @@ calls! {
         if !sets.is_watched(count) {
             return real::pselect(count, read, write, except, timeout, mask);
         }
-        answer(sets.wait(count, duration(timeout), mask), -1, || -1)
+        let done = duration(timeout).and_then(|limit| sets.wait(count, limit, mask));
+        answer(done, -1, || -1)
+    }
+
+    /// Makes an epoll set.
+    fn epoll_create(size: c_int) -> c_int {
+        epoll::created(real::epoll_create(size))
+    }
+
+    /// The same, with flags for its descriptor.
+    fn epoll_create1(flags: c_int) -> c_int {
+        epoll::created(real::epoll_create1(flags))
     }
 
     /// Changes an epoll set.
@@ -84,13 +102,13 @@ calls! {
 
     /// Waits for an epoll set, with signals.
     fn epoll_pwait(set: c_int, events: *mut epoll_event, most: c_int, timeout: c_int, mask: *const sigset_t) -> c_int {
-        let done = epoll::wait(set, events, most, milliseconds(timeout), mask);
+        let done = collect::wait(set, events, most, milliseconds(timeout), mask);
         answer(done, -1, || real::epoll_pwait(set, events, most, timeout, mask))
     }
 
     /// Waits for an epoll set, with signals, by nanoseconds.
     fn epoll_pwait2(set: c_int, events: *mut epoll_event, most: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int {
-        let done = epoll::wait(set, events, most, duration(timeout), mask);
+        let done = duration(timeout).and_then(|limit| collect::wait(set, events, most, limit, mask));
         answer(done, -1, || real::epoll_pwait2(set, events, most, timeout, mask))
     }
 
@@ -103,7 +121,7 @@ calls! {
                 return -1;
             }
             Some(Meaning::File(_)) => {
-                connect::linger(fd);
+                closing::linger(fd);
                 lock().detach(fd);
             }
             Some(Meaning::Set(set)) => lock().close_set(fd, set),
@@ -163,11 +181,11 @@ calls! {
     /// Controls a descriptor.
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
         let done = real::fcntl(fd, command, argument);
-        if done < 0 || numbers::file(fd).is_none() {
+        if done < 0 {
             return done;
         }
         match command {
-            libc::F_SETFL => {
+            libc::F_SETFL if numbers::file(fd).is_some() => {
                 if let Ok((_, file)) = lock().of(fd) {
                     file.nonblocking = argument as c_int & libc::O_NONBLOCK != 0;
                 }
@@ -189,15 +207,25 @@ const CLOEXEC: c_int = 4;
 
 /// A new descriptor leads where another does.
 fn same(fd: c_int, new: c_int) -> c_int {
-    if new >= 0
-        && let Some(Meaning::File(place)) = numbers::meaning(fd)
-    {
-        let mut held = lock();
-        if let Some(file) = held.files.get_mut(place)
-            && numbers::set(new, Some(Meaning::File(place)))
-        {
-            file.descriptors += 1;
+    if new < 0 || new == fd {
+        return new;
+    }
+    match numbers::meaning(fd) {
+        Some(Meaning::File(place)) => {
+            if let Some(file) = lock().files.get_mut(place)
+                && numbers::set(new, Some(Meaning::File(place)))
+            {
+                file.descriptors += 1;
+            }
         }
+        Some(Meaning::Set(place)) => {
+            if let Some(set) = lock().sets.get_mut(place)
+                && numbers::set(new, Some(Meaning::Set(place)))
+            {
+                set.descriptors += 1;
+            }
+        }
+        _ => {}
     }
     new
 }
@@ -222,15 +250,6 @@ unsafe fn list<'e>(entries: *mut pollfd, count: nfds_t) -> Option<&'e mut [pollf
     // SAFETY: the caller's promise.
     let all = unsafe { std::slice::from_raw_parts_mut(entries, count as usize) };
     all.iter().any(|entry| is_watched(entry.fd)).then_some(all)
-}
-
-/// # Safety
-/// `timeout` is null or valid.
-unsafe fn duration(timeout: *const timespec) -> Option<Duration> {
-    // SAFETY: the caller's promise.
-    let limit = unsafe { timeout.as_ref() }?;
-    let nanos = u32::try_from(limit.tv_nsec).unwrap_or(0);
-    Some(Duration::new(u64::try_from(limit.tv_sec).unwrap_or(0), nanos))
 }
 
 /// The sets of `select`.

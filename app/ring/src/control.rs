@@ -61,6 +61,10 @@ pub enum Request {
         /// The interface by which packets come and go; any without.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interface: Option<String>,
+        /// The application has a kernel socket on this port itself, which keeps it from other programs where the stack
+        /// has the kernel's addresses.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        in_kernel: bool,
     },
     /// Opens a listener for streams.
     Listen {
@@ -79,6 +83,18 @@ pub enum Request {
         /// with this binding.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         accepts_each: bool,
+        /// As for datagrams.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        in_kernel: bool,
+    },
+    /// Takes a port of the kernel's addresses for connections that the queue opens from it, until the queue is closed.
+    /// Done at once where the stack has addresses of its own.
+    TakePort {
+        /// The port.
+        port: u16,
+        /// The application has a kernel socket on it itself.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        in_kernel: bool,
     },
     /// Joins a group: the socket receives datagrams to the group and its port as well.
     Join {
@@ -197,6 +213,9 @@ pub enum Response {
         channels: u32,
         /// Proves in other connections that they belong to this queue's application.
         key: u64,
+        /// The stack's addresses are the kernel's: a port is taken before connections begin at it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        shares_ports: bool,
     },
     /// The connection holds streams.
     Held {
@@ -230,6 +249,9 @@ pub enum Response {
         /// The interface by which packets go there; without, there is no route.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interface: Option<String>,
+        /// The address from which they are sent where the socket is bound to none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<IpAddr>,
     },
     /// It is done.
     Done,
@@ -434,13 +456,14 @@ mod tests {
             v6_only: true,
             sharing: Share::ByFlow,
             interface: Some("eth0".into()),
+            in_kernel: true,
         };
         app.send(&request, &[]).unwrap();
         app.send(&Request::Close { socket: 7 }, &[]).unwrap();
         assert_eq!(stack.receive::<Request>().unwrap().0, request);
         assert_eq!(stack.receive::<Request>().unwrap().0, Request::Close { socket: 7 });
         let (reader, writer) = std::io::pipe().unwrap();
-        let queue = Response::Queue { queue: 1, channels: 0, key: 3 };
+        let queue = Response::Queue { queue: 1, channels: 0, key: 3, shares_ports: false };
         stack.send(&queue, &[reader.as_fd(), writer.as_fd()]).unwrap();
         let (answer, descriptors) = app.receive::<Response>().unwrap();
         assert_eq!((answer, descriptors.len()), (queue, 2));

@@ -46,6 +46,7 @@ mod passage;
 mod pending;
 mod plans;
 mod port;
+mod ports;
 mod queue;
 mod request;
 mod server;
@@ -62,10 +63,11 @@ pub use flows::{PlanLimits, PlanRequests, PlanTokens};
 pub use link::{AppLink, LINK_NAME};
 pub use listener::{Access, AppListener, AppSocket, ListenError};
 pub use network::HostNetwork;
+pub use ports::PortKeeper;
 pub use queue::AppLinkQueue;
 pub use request::{
     ConnectionStatus, Identity, OpenedSocket, QueueId, QueueStatus, RegisteredFlow, ServerError,
-    SocketRequest, SocketStatus,
+    SocketRequest, SocketStatus, TransportPort,
 };
 pub use server::{AppServer, OpenedQueue};
 pub use session::{Answer, Session};

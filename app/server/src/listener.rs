@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, bind, listen, sockopt};
 use weever_app_ring::control::{Connection, ControlError, Refusal, Request, seqpacket};
@@ -22,6 +22,8 @@ use crate::session::{Answer, Session, refused};
 const MAX_CONNECTIONS: usize = 4096;
 /// Requests of one application that are answered before the others get their turn.
 const REQUESTS_PER_TURN: usize = 64;
+/// How long to wait before ports of closed sockets are looked at.
+const PORTS_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Whose applications may connect, beside root's and those of the user of this process.
 #[derive(Clone, Debug, Default)]
@@ -215,6 +217,12 @@ struct Serving {
 impl Serving {
     fn run(&mut self) {
         while let Some((accepts, ready)) = self.wait() {
+            if ready.is_empty() && !accepts {
+                let mut server = lock(&self.server);
+                if server.is_look_due() {
+                    let _ = server.settle();
+                }
+            }
             for number in ready {
                 self.serve(number);
             }
@@ -237,7 +245,8 @@ impl Serving {
         ];
         let connections = self.applications.values().map(|a| &a.connection);
         fds.extend(connections.map(|connection| PollFd::new(connection, PollFlags::IN)));
-        if let Err(error) = poll(&mut fds, None)
+        let timeout = lock(&self.server).awaits_connections().then_some(PORTS_PERIOD);
+        if let Err(error) = poll(&mut fds, timeout.as_ref())
             && error != Errno::INTR
         {
             tracing::error!(%error, "applications are not served any more: poll failed");
@@ -303,7 +312,12 @@ impl Serving {
 
     fn hang_up(&mut self, number: i32) {
         let Some(mut application) = self.applications.remove(&number) else { return };
-        application.session.close(&mut lock(&self.server));
+        let mut server = lock(&self.server);
+        application.session.close(&mut server);
+        if server.awaits_connections() {
+            // The next program may be about to bind them.
+            let _ = server.settle();
+        }
     }
 }
 

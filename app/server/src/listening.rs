@@ -72,7 +72,7 @@ impl Streams {
             }
         }
         let mut stream = Stream::new(id);
-        stream.ends = Some((local, remote));
+        (stream.ends, stream.port) = (Some((local, remote)), local.port());
         if member.is_none_or(|member| member.accepts_each) {
             self.arrivals += 1;
             stream.waits = Some(Box::new(Waits { binding, order: self.arrivals }));

@@ -204,7 +204,8 @@ impl Streams {
 
     /// Gives frames back to the channels that they came by.
     pub(crate) fn give_back(&mut self, channels: &mut Channels) {
-        for ((home, queue), frame) in std::mem::take(&mut self.returns) {
+        let mut returns = std::mem::take(&mut self.returns);
+        for ((home, queue), frame) in returns.drain(..) {
             if home != self.worker {
                 self.send(home, Mail::GiveBack { queue, frame });
             } else if let Some(channel) = channels.of(queue) {
@@ -212,6 +213,8 @@ impl Streams {
                 channel.dirty = true;
             }
         }
+        // With its memory: each acknowledgement returns frames.
+        self.returns = returns;
     }
 
     fn send(&self, worker: u16, mail: Mail) {

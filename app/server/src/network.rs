@@ -17,6 +17,9 @@ pub trait HostNetwork: Send {
     /// The interface by which the route to an address or a group leads.
     fn interface_to(&self, address: IpAddr) -> Option<u16>;
 
+    /// The address from which packets to an address are sent, where the sender does not choose.
+    fn source_to(&self, address: IpAddr) -> Option<IpAddr>;
+
     /// Whether an address is one of the host's.
     fn has_address(&self, address: IpAddr) -> bool;
 

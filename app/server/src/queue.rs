@@ -25,6 +25,9 @@ const COMMANDS_PER_TURN: usize = 256;
 /// A channel without traffic for so many turns is looked at in every so many turns only.
 const IDLE_AFTER: u32 = 256;
 const IDLE_INTERVAL: u32 = 32;
+/// How long the end of a datagram socket waits until what was sent before it is taken. A device that sends nothing
+/// holds up no other command for longer.
+const MOST_BEFORE_CLOSE: Nanos = 100_000_000;
 /// IP protocol number of TCP.
 const TCP: u8 = 6;
 
@@ -34,6 +37,8 @@ pub struct AppLinkQueue {
     commands: Consumer<Command>,
     /// A command that waits until a queue's entries before this place were taken.
     fenced: Option<(u32, u32, Command)>,
+    /// When it began to wait.
+    fenced_since: Nanos,
     /// How many commands were carried out.
     done: Arc<AtomicU64>,
     /// Messages of other workers about streams that move.
@@ -70,6 +75,7 @@ impl AppLinkQueue {
             worker,
             commands,
             fenced: None,
+            fenced_since: 0,
             done,
             mail,
             own_wake,
@@ -86,28 +92,45 @@ impl AppLinkQueue {
         }
     }
 
-    /// The next command that can be carried out. One that takes streams out of a queue comes after everything that
-    /// the application has asked for until now.
-    fn next_command(&mut self) -> Option<Command> {
+    /// The next command that can be carried out. One that takes streams or a datagram socket out of a queue comes after
+    /// everything that the application has asked for until now: what was sent before a close is sent.
+    fn next_command(&mut self, now: Nanos) -> Option<Command> {
         let Ends { channels, streams } = &mut *self.ends.borrow_mut();
         let (queue, place, command) = match self.fenced.take() {
+            Some((_, _, Command::AwaitTransport { turns })) => {
+                if turns == 0 || streams.requests.is_empty() {
+                    return Some(Command::AwaitTransport { turns });
+                }
+                self.fenced = Some((0, 0, Command::AwaitTransport { turns: turns - 1 }));
+                return None;
+            }
             Some(fenced) => fenced,
             None => {
                 let command = self.commands.pop().ok()?;
+                if matches!(command, Command::AwaitTransport { .. }) {
+                    self.fenced = Some((0, 0, command));
+                    return None;
+                }
                 let queue = match command {
                     Command::Share { from: queue, .. } | Command::RemoveQueue { queue } => queue,
                     Command::Claim { stream: (holder, number), .. } => {
                         streams.queue_of(holder, number).unwrap_or(0)
+                    }
+                    Command::RemoveSocket { socket } => {
+                        self.datagrams.sockets.get(&socket).map_or(0, |socket| socket.queue)
                     }
                     _ => return Some(command),
                 };
                 let Some(channel) = channels.of(queue) else { return Some(command) };
                 let Ok(place) = channel.end.published() else { return Some(command) };
                 channel.idle = 0;
+                self.fenced_since = now;
                 (queue, place, command)
             }
         };
-        if channels.of(queue).is_none_or(|channel| channel.end.has_taken(place)) {
+        let is_late = matches!(command, Command::RemoveSocket { .. })
+            && now.saturating_sub(self.fenced_since) >= MOST_BEFORE_CLOSE;
+        if is_late || channels.of(queue).is_none_or(|channel| channel.end.has_taken(place)) {
             return Some(command);
         }
         self.fenced = Some((queue, place, command));
@@ -116,12 +139,15 @@ impl AppLinkQueue {
 
     fn carry_out(&mut self, command: Command) {
         match command {
+            // It was waited for.
+            Command::AwaitTransport { .. } => {}
             Command::AddQueue { queue, channel, wake } => {
                 self.ends.borrow_mut().channels.add(queue, *channel, wake);
             }
             Command::RemoveQueue { queue } => {
                 let Ends { channels, streams } = &mut *self.ends.borrow_mut();
                 streams.abandon(queue, channels);
+                streams.own_ports.retain(|(of, _), _| *of != queue);
                 channels.remove(queue);
             }
             Command::AddSocket { socket, queue, binding, sharing, stats } => {
@@ -161,6 +187,17 @@ impl AppLinkQueue {
                 self.table.borrow_mut().remove(&there.binding, by);
             }
             Command::Report { most, to } => self.ends.borrow_mut().streams.report(most, to),
+            Command::SharePorts { range } => self.ends.borrow_mut().streams.range = Some(range),
+            Command::AllowPort { queue, port } => {
+                self.ends.borrow_mut().streams.own_ports.insert((queue, port), 0);
+            }
+            Command::ForbidPort { queue, port } => {
+                self.ends.borrow_mut().streams.own_ports.remove(&(queue, port));
+            }
+            Command::FindPorts { ports, to } => {
+                // It waits for the answer, unless this worker was late.
+                let _ = to.send(self.ends.borrow().streams.find_ports(&ports));
+            }
             Command::AddBinding { socket, binding } => self.add_binding(&binding, socket),
             Command::RemoveBinding { socket, binding } => {
                 let by = self.reference(socket);
@@ -386,7 +423,7 @@ impl LinkQueue for AppLinkQueue {
         streams.has_unsaid() || channels.all().iter().any(|channel| channel.dirty)
     }
 
-    fn advance(&mut self, _now: Nanos) {
+    fn advance(&mut self, now: Nanos) {
         self.turn = self.turn.wrapping_add(1);
         if let Ok(first) = self.mail.try_recv() {
             let streams = &mut self.ends.borrow_mut().streams;
@@ -394,7 +431,7 @@ impl LinkQueue for AppLinkQueue {
             self.mail.try_iter().for_each(|mail| streams.receive(mail));
         }
         for _ in 0..COMMANDS_PER_TURN {
-            let Some(command) = self.next_command() else { break };
+            let Some(command) = self.next_command(now) else { break };
             self.carry_out(command);
             // One writer. Release: see `AppServer::settle`.
             self.done.store(self.done.load(Ordering::Relaxed) + 1, Ordering::Release);

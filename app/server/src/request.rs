@@ -1,5 +1,6 @@
 //! Requests of applications, their results and their refusals, and the lists of `weever sockets`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use rustix::io::Errno;
@@ -11,6 +12,21 @@ use crate::stats::SocketCounts;
 
 /// The number of an application queue.
 pub type QueueId = u32;
+
+/// A port of one protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TransportPort {
+    /// TCP; else UDP.
+    pub stream: bool,
+    /// Its number.
+    pub port: u16,
+}
+
+impl std::fmt::Display for TransportPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} port {}", if self.stream { "TCP" } else { "UDP" }, self.port)
+    }
+}
 
 /// An application, as the kernel identifies it (`SO_PEERCRED`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,19 +57,16 @@ pub struct SocketRequest {
     /// A listener for streams, with so many that may wait to be accepted; otherwise a socket for
     /// datagrams.
     pub backlog: Option<u32>,
+    /// The application has a kernel socket on the same port itself.
+    pub in_kernel: bool,
     /// The application reports each connection that was accepted; others go to the next listener when this one is
     /// gone.
     pub accepts_each: bool,
 }
 
 impl SocketRequest {
-    /// Whether this user may have such a socket.
-    pub(crate) fn check(&self, user: u32, first_port: u16) -> Result<(), ServerError> {
-        if let Some(port) = self.local_port.filter(|port| *port < first_port)
-            && user != 0
-        {
-            return Err(ServerError::Privileged { port, first: first_port });
-        }
+    /// Whether there can be such a socket.
+    pub(crate) fn check(&self) -> Result<(), ServerError> {
         let Some(peer) = self.peer else { return Ok(()) };
         if peer.port() == 0 || peer.ip().is_unspecified() {
             return Err(ServerError::Peer(peer));
@@ -108,6 +121,28 @@ pub struct SocketStatus {
     pub flows: Vec<RegisteredFlow>,
     /// Its counters, over all workers.
     pub counts: SocketCounts,
+}
+
+/// What workers know of the ports that they were asked for.
+#[derive(Default)]
+pub(crate) struct FoundPorts {
+    /// Those with connections.
+    pub(crate) connected: BTreeSet<u16>,
+    /// Those with connections that their applications have not closed.
+    pub(crate) open: BTreeSet<u16>,
+    /// How many connections queues have begun at ports of their own.
+    pub(crate) begun: BTreeMap<(u32, u16), u64>,
+}
+
+impl FoundPorts {
+    /// With what another worker knows.
+    pub(crate) fn add(&mut self, other: FoundPorts) {
+        self.connected.extend(other.connected);
+        self.open.extend(other.open);
+        for (of, begun) in other.begun {
+            *self.begun.entry(of).or_default() += begun;
+        }
+    }
 }
 
 /// One worker's connections, with the queue that each belongs to.
@@ -181,6 +216,17 @@ pub enum ServerError {
         /// The first that is not privileged.
         first: u16,
     },
+    /// The kernel does not let the port go.
+    #[error("{port}: {why}")]
+    Kernel {
+        /// The port.
+        port: TransportPort,
+        /// Why.
+        why: String,
+    },
+    /// Too many ports of the kernel's addresses are taken.
+    #[error("{0} ports are taken, the most that are possible; close some sockets, or use port 0")]
+    Ports(usize),
     /// The peer is not one.
     #[error("{0} is no peer to connect to: it needs an address and a port")]
     Peer(SocketAddr),

@@ -96,18 +96,27 @@ impl Session {
                 server.let_go(holder, Some(stream));
                 Ok(Response::Done)
             }
-            (Request::BindUdp { local, peer, v6_only, sharing, interface }, Some(queue)) => {
+            (
+                Request::BindUdp { local, peer, v6_only, sharing, interface, in_kernel },
+                Some(queue),
+            ) => {
                 let request = socket_request(local, peer, v6_only, sharing);
-                let request = SocketRequest { interface, ..request };
+                let request = SocketRequest { interface, in_kernel, ..request };
                 let opened = server.open_socket(queue, &request);
                 opened.map(|o| Response::Socket { socket: o.id, local_port: o.local_port })
             }
-            (Request::Listen { local, v6_only, sharing, backlog, accepts_each }, Some(queue)) => {
+            (
+                Request::Listen { local, v6_only, sharing, backlog, accepts_each, in_kernel },
+                Some(queue),
+            ) => {
                 let request = socket_request(local, None, v6_only, sharing);
                 let backlog = Some(backlog.clamp(1, MAX_BACKLOG));
-                let request = SocketRequest { backlog, accepts_each, ..request };
+                let request = SocketRequest { backlog, accepts_each, in_kernel, ..request };
                 let opened = server.open_socket(queue, &request);
                 opened.map(|o| Response::Socket { socket: o.id, local_port: o.local_port })
+            }
+            (Request::TakePort { port, in_kernel }, Some(queue)) => {
+                server.take_port(queue, port, in_kernel).map(|()| Response::Done)
             }
             (Request::Join { socket, group, interface }, Some(queue)) => {
                 server.join(queue, socket, group, interface.as_deref()).map(|()| Response::Done)
@@ -154,7 +163,9 @@ impl Session {
         self.queue = Some(id);
         let Identity { name, pid, .. } = &self.identity;
         tracing::info!(queue = id, name, pid, "application queue opened");
-        let response = Response::Queue { queue: id, channels: channels.len() as u32, key };
+        let shares_ports = server.shares_ports();
+        let response =
+            Response::Queue { queue: id, channels: channels.len() as u32, key, shares_ports };
         let pairs = channels.into_iter().zip(worker_wakes);
         let pairs = pairs.flat_map(|(channel, wake)| [channel, wake]);
         (response, [wake].into_iter().chain(pairs).collect())
@@ -194,6 +205,7 @@ fn socket_request(
         interface: None,
         sharing,
         backlog: None,
+        in_kernel: false,
         accepts_each: false,
     }
 }
@@ -219,14 +231,15 @@ fn claim(
 
 fn refusal(error: &ServerError) -> Refusal {
     match error {
-        ServerError::Bind(BindError::InUse { .. }) => Refusal::InUse,
+        ServerError::Bind(BindError::InUse { .. }) | ServerError::Kernel { .. } => Refusal::InUse,
         ServerError::Bind(_) | ServerError::NotOurs(_) | ServerError::Interface(_) => {
             Refusal::NotAvailable
         }
         ServerError::Privileged { .. } => Refusal::Permission,
-        ServerError::Sockets(_) | ServerError::Memory { .. } | ServerError::Flows(_) => {
-            Refusal::Limit
-        }
+        ServerError::Ports(_)
+        | ServerError::Sockets(_)
+        | ServerError::Memory { .. }
+        | ServerError::Flows(_) => Refusal::Limit,
         ServerError::NoPolicy | ServerError::NoTokens(_) => Refusal::Unsupported,
         ServerError::Stuck(_) | ServerError::System { .. } => Refusal::Internal,
         _ => Refusal::Invalid,

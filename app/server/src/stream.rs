@@ -43,6 +43,8 @@ pub(crate) struct Stream {
     pub(crate) filled: VecDeque<Filled>,
     /// Its own end and the peer's, once it is connected.
     pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
+    /// Its own port, unless the transport chooses it.
+    pub(crate) port: u16,
     /// The events about its end that were delivered.
     pub(crate) finished_or_failed: Vec<StreamEvent>,
     /// Its listener's application has not accepted it.
@@ -111,6 +113,7 @@ impl Stream {
             unread: 0,
             filled: VecDeque::new(),
             ends: None,
+            port: 0,
             finished_or_failed: Vec::new(),
             waits: None,
             holders: Vec::new(),

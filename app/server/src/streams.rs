@@ -9,7 +9,7 @@
 //! connects by numbers of its own. A stream outlives its application until the transport says that
 //! it is closed: its frames stay mapped as long.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -17,18 +17,21 @@ use atomic_refcell::AtomicRefCell;
 use weever_app_ring::{
     ChannelError, Kind, NumberMap, PacketInfo, STREAMS, SentFrame, StreamOption, Transmit,
 };
+use weever_net::demux::PortRange;
 use weever_net::stream::{StreamEvent, StreamId, StreamRequest};
 
 use crate::channels::{Channel, Channels};
 use crate::passage::{Action, Peer, Relay, Told};
 use crate::pending::Pending;
-use crate::request::Connections;
+use crate::request::{Connections, FoundPorts};
 use crate::stream::{Group, Home, Kept, Stream, close};
 
 /// Numbers of a worker's streams, below the worker's own and the highest bit.
 const NUMBERS: u32 = 1 << 24;
 /// `ENOBUFS`, for a stream beyond the limit.
 const NO_ROOM: u16 = 105;
+/// `EADDRNOTAVAIL`, for a port that may be a kernel's socket's.
+const NOT_TAKEN: u16 = 99;
 
 /// The streams of one worker.
 pub(crate) struct Streams {
@@ -64,6 +67,10 @@ pub(crate) struct Streams {
     pub(crate) stuck: Vec<StreamId>,
     /// Queues that had no room for octets or connections.
     pub(crate) short: Vec<u32>,
+    /// Where connections may begin, if the addresses are the kernel's as well.
+    pub(crate) range: Option<PortRange>,
+    /// Ports beyond it that queues have taken, and how many connections they have begun there.
+    pub(crate) own_ports: HashMap<(u32, u16), u64>,
     /// Operators that wait for the list of connections.
     pub(crate) reports: VecDeque<Sender<Connections>>,
 }
@@ -98,6 +105,8 @@ impl Streams {
             unplaced: Vec::new(),
             stuck: Vec::new(),
             short: Vec::new(),
+            range: None,
+            own_ports: HashMap::new(),
             reports: VecDeque::new(),
         }
     }
@@ -250,6 +259,26 @@ impl Streams {
         true
     }
 
+    /// The connections of these ports.
+    pub(crate) fn find_ports(&self, ports: &BTreeSet<u16>) -> FoundPorts {
+        let mut found = FoundPorts::default();
+        for there in self.open.values().filter(|there| ports.contains(&there.port)) {
+            found.connected.insert(there.port);
+            if there.open {
+                found.open.insert(there.port);
+            }
+        }
+        let begun = self.own_ports.iter().filter(|((_, port), _)| ports.contains(port));
+        found.begun.extend(begun.map(|(of, begun)| (*of, *begun)));
+        found
+    }
+
+    /// Whether packets for a port come to this stack; 0 is the transport's choice.
+    fn may_begin_at(&self, port: u16, queue: u32) -> bool {
+        let Some(range) = self.range else { return true };
+        port == 0 || range.contains(port) || self.own_ports.contains_key(&(queue, port))
+    }
+
     fn connect(
         &mut self,
         channel: &mut Channel,
@@ -263,13 +292,22 @@ impl Streams {
         let id = self.new_id();
         let mut stream = Stream::new(number);
         stream.give_to(self.worker, channel);
+        let PacketInfo { local, remote, .. } = transmit.info.into();
+        stream.port = local.port();
+        if let Some(begun) = self.own_ports.get_mut(&(channel.queue, stream.port)) {
+            *begun += 1;
+        }
         self.open.insert(id, stream);
         self.named.insert(name, id);
-        if self.open.len() > self.most {
-            self.untold.push_back((id, Told::Event(StreamEvent::Failed(NO_ROOM))));
+        let refusal = if self.open.len() > self.most {
+            Some(NO_ROOM)
+        } else {
+            (!self.may_begin_at(local.port(), channel.queue)).then_some(NOT_TAKEN)
+        };
+        if let Some(errno) = refusal {
+            self.untold.push_back((id, Told::Event(StreamEvent::Failed(errno))));
             self.untold.push_back((id, Told::Event(StreamEvent::Closed)));
         } else {
-            let PacketInfo { local, remote, .. } = transmit.info.into();
             let request = StreamRequest::Connect { stream: id, local, remote };
             if let Some(stream) = self.open.get_mut(&id) {
                 self.requests.push_of(&mut stream.last_request, request);

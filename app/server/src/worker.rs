@@ -1,5 +1,6 @@
 //! The control side's end of one worker: changes go to it as commands, through a ring of its own.
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,10 +10,10 @@ use std::time::Duration;
 use atomic_refcell::AtomicRefCell;
 use rtrb::{Producer, PushError};
 use weever_app_ring::StackEnd;
-use weever_net::demux::{Binding, Sharing, SocketTable};
+use weever_net::demux::{Binding, PortRange, Sharing, SocketTable};
 
 use crate::holders::Claimed;
-use crate::request::Connections;
+use crate::request::{Connections, FoundPorts};
 use crate::stats::SocketStats;
 
 /// A worker's table, for its queue of this link and its demux node, which run on one thread.
@@ -67,6 +68,30 @@ pub(crate) enum Command {
     },
     RemoveSocket {
         socket: u32,
+    },
+    /// The host's addresses are the kernel's, too: connections begin at ports of this range, or at ports that their
+    /// queues have taken.
+    SharePorts {
+        range: PortRange,
+    },
+    /// Connections of a queue may begin at a port.
+    AllowPort {
+        queue: u32,
+        port: u16,
+    },
+    /// They may no more.
+    ForbidPort {
+        queue: u32,
+        port: u16,
+    },
+    /// Waits until the transport knows the listeners, for so many turns at the most.
+    AwaitTransport {
+        turns: u16,
+    },
+    /// The connections of these ports.
+    FindPorts {
+        ports: Arc<BTreeSet<u16>>,
+        to: Sender<FoundPorts>,
     },
     /// Another binding of a socket, for a group that it has joined.
     AddBinding {

@@ -75,7 +75,7 @@ pub use holder::Holder;
 pub use info::StreamInfo;
 pub use octets::{StreamBuf, StreamTxBuf};
 pub use opening::Opening;
-pub use queue::{AppQueue, Flow};
+pub use queue::{AppQueue, Flow, Way};
 pub use selection::{Selection, SelectionError};
 pub use stream::{TcpListener, TcpStream};
 pub use table::{Bind, UdpSocket};

@@ -68,6 +68,8 @@ pub(crate) struct OpenedQueue {
     pub(crate) name: (u32, u64),
     pub(crate) wake: OwnedFd,
     pub(crate) channels: Vec<Channel>,
+    /// Ports are taken before connections begin at them.
+    pub(crate) shares_ports: bool,
 }
 
 /// Asks for a queue, and maps its channels.
@@ -80,7 +82,7 @@ pub(crate) fn open_queue(
     backend.send(&Request::OpenQueue { version, name, ring_len, frames, frame_size, slot })?;
     let missing = || Error::Protocol("a descriptor is missing".into());
     let (answer, descriptors) = backend.receive(true)?.ok_or_else(missing)?;
-    let Response::Queue { queue, channels, key } = accepted(answer)? else {
+    let Response::Queue { queue, channels, key, shares_ports } = accepted(answer)? else {
         return Err(Error::Protocol("no queue in the answer".into()));
     };
     if descriptors.len() != 1 + 2 * channels as usize || channels == 0 {
@@ -94,7 +96,7 @@ pub(crate) fn open_queue(
         let wake = descriptors.next().ok_or_else(missing)?;
         opened.push(Channel::map(memory, wake)?);
     }
-    Ok(OpenedQueue { name: (queue, key), wake, channels: opened })
+    Ok(OpenedQueue { name: (queue, key), wake, channels: opened, shares_ports })
 }
 
 pub(crate) fn accepted(answer: Response) -> Result<Response, Error> {

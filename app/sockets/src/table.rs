@@ -38,6 +38,7 @@ pub struct Bind {
     sharing: Share,
     interface: Option<Arc<str>>,
     accepts_each: bool,
+    in_kernel: bool,
 }
 
 impl Bind {
@@ -45,7 +46,15 @@ impl Bind {
     /// one is of both families), port 0 an ephemeral one.
     pub fn at(local: SocketAddr) -> Bind {
         let sharing = Share::Exclusive;
-        Bind { local, peer: None, v6_only: false, sharing, interface: None, accepts_each: false }
+        Bind {
+            local,
+            peer: None,
+            v6_only: false,
+            sharing,
+            interface: None,
+            accepts_each: false,
+            in_kernel: false,
+        }
     }
 
     /// From this peer only, to which it sends.
@@ -79,6 +88,13 @@ impl Bind {
         Bind { accepts_each: true, ..self }
     }
 
+    /// The program has a kernel socket on this port itself. Where the stack has the kernel's addresses, that socket
+    /// keeps the port from other programs, and the stack makes none for it.
+    #[must_use]
+    pub fn in_kernel(self) -> Bind {
+        Bind { in_kernel: true, ..self }
+    }
+
     /// The same with this local port.
     #[must_use]
     pub fn with_port(self, port: u16) -> Bind {
@@ -91,18 +107,18 @@ impl Bind {
 
     /// The request for a listener there.
     pub(crate) fn listen_request(&self, backlog: u32) -> Result<Request, Error> {
-        let Bind { local, peer, v6_only, sharing, ref interface, accepts_each } = *self;
+        let Bind { local, peer, v6_only, sharing, ref interface, accepts_each, in_kernel } = *self;
         if peer.is_some() || interface.is_some() {
             let message = "a listener has neither a peer nor an interface of its own".into();
             return Err(Error::Refused { kind: Refusal::Invalid, message });
         }
-        Ok(Request::Listen { local, v6_only, sharing, backlog, accepts_each })
+        Ok(Request::Listen { local, v6_only, sharing, backlog, accepts_each, in_kernel })
     }
 
     pub(crate) fn request(&self) -> Request {
-        let Bind { local, peer, v6_only, sharing, ref interface, .. } = *self;
+        let Bind { local, peer, v6_only, sharing, ref interface, in_kernel, .. } = *self;
         let interface = interface.as_deref().map(str::to_owned);
-        Request::BindUdp { local, peer, v6_only, sharing, interface }
+        Request::BindUdp { local, peer, v6_only, sharing, interface, in_kernel }
     }
 }
 

@@ -30,6 +30,9 @@ impl HostNetwork for NoNetwork {
     fn interface_to(&self, _group: IpAddr) -> Option<u16> {
         None
     }
+    fn source_to(&self, _address: IpAddr) -> Option<IpAddr> {
+        None
+    }
     fn has_address(&self, _address: IpAddr) -> bool {
         true
     }

@@ -77,6 +77,12 @@ pub(crate) fn between(packet: &Buffer, from: u16, to: u16) -> &[u8] {
     &bytes[..bytes.len().min(usize::from(to.saturating_sub(from)))]
 }
 
+/// The packet from its link header on, even if that was stripped.
+#[inline(always)]
+pub(crate) fn whole(packet: &Buffer) -> &[u8] {
+    packet.at(packet.meta().l2.min(packet.head()))
+}
+
 /// Work that is done periodically.
 pub(crate) trait PeriodicTask: Send {
     /// Does the work that is due.

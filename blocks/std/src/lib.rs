@@ -27,7 +27,6 @@ pub mod mld;
 pub mod ndp;
 pub mod queue;
 pub mod run;
-pub mod shortcut;
 pub mod socket;
 pub mod table;
 pub mod tcp;

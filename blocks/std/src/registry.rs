@@ -4,8 +4,7 @@ use weever_block::{BlockType, Registry};
 
 use crate::{
     arp, by_predicate, capture, counter, dhcp, discard, esp, ethernet, foreign, fragment, icmp,
-    icmp6, igmp, ipv4, ipv6, loopback, mld, ndp, queue, run, shortcut, socket, table, tcp, tee,
-    udp,
+    icmp6, igmp, ipv4, ipv6, loopback, mld, ndp, queue, run, socket, table, tcp, tee, udp,
 };
 
 static GENERAL: [&BlockType; 9] = [
@@ -20,17 +19,9 @@ static GENERAL: [&BlockType; 9] = [
     &tee::TEE,
 ];
 
-static ETHERNET: [&BlockType; 13] = [
+static ETHERNET: [&BlockType; 5] = [
     &ethernet::CLASSIFIED,
-    &ethernet::VALID_LENGTH,
-    &ethernet::VALID_UNICAST,
-    &ethernet::VALID_MULTICAST,
-    &ethernet::VALID_BROADCAST,
-    &ethernet::VALID_LOCAL_MAC,
-    &ethernet::VALID_SRC,
-    &ethernet::VALID_TYPE,
     &ethernet::VALID_VLAN,
-    &ethernet::CLASSIFY_L3,
     &ethernet::SEND,
     &ethernet::ALLOCATE_HEADER,
     &ethernet::FILL_HEADER,
@@ -49,10 +40,8 @@ static ARP: [&BlockType; 10] = [
     &arp::TIMER,
 ];
 
-static IPV4: [&BlockType; 14] = [
+static IPV4: [&BlockType; 11] = [
     &ipv4::VALID_HEADER_LENGTH,
-    &ipv4::VALID_REASSEMBLY,
-    &ipv4::VALID_VERSION,
     &ipv4::VALID_LENGTH,
     &ipv4::VALID_TTL,
     &ipv4::VALID_CHECKSUM,
@@ -60,7 +49,6 @@ static IPV4: [&BlockType; 14] = [
     &ipv4::DESTINATION,
     &ipv4::FORWARD,
     &ipv4::VALID_SOURCE,
-    &ipv4::CLASSIFY,
     &ipv4::ROUTING,
     &ipv4::ALLOCATE_HEADER,
     &ipv4::FILL_HEADER,
@@ -79,7 +67,7 @@ static FRAGMENT: [&BlockType; 6] = [
 
 static DHCP: [&BlockType; 3] = [&dhcp::RECEIVE, &dhcp::TIMER, &dhcp::WATCH];
 
-static IGMP: [&BlockType; 2] = [&igmp::RECEIVE, &igmp::TIMER];
+static IGMP: [&BlockType; 3] = [&igmp::VALID_CHECKSUM, &igmp::RECEIVE, &igmp::TIMER];
 
 static MLD: [&BlockType; 2] = [&mld::RECEIVE, &mld::TIMER];
 
@@ -119,8 +107,7 @@ static ICMP6: [&BlockType; 8] = [
 
 static NDP: [&BlockType; 4] = [&ndp::HANDLE, &ndp::LOOKUP, &ndp::TIMER, &ndp::SEND];
 
-static UDP: [&BlockType; 7] = [
-    &udp::VALID_HEADER_LENGTH,
+static UDP: [&BlockType; 6] = [
     &udp::VALID_LENGTH,
     &udp::VALID_CHECKSUM,
     &udp::UDP_ECHO,
@@ -129,8 +116,7 @@ static UDP: [&BlockType; 7] = [
     &udp::FILL_HEADER,
 ];
 
-static TCP: [&BlockType; 5] =
-    [&tcp::VALID_HEADER_LENGTH, &tcp::VALID_CHECKSUM, &tcp::DELIVER, &tcp::ERROR, &tcp::ENDPOINT];
+static TCP: [&BlockType; 4] = [&tcp::VALID_CHECKSUM, &tcp::DELIVER, &tcp::ERROR, &tcp::ENDPOINT];
 
 static SOCKET: [&BlockType; 6] = [
     &socket::DEMUX,
@@ -146,10 +132,10 @@ static FAMILIES: [&[&BlockType]; 16] = [
     &NDP, &UDP, &TCP, &SOCKET,
 ];
 
-/// Every block type of this crate, by name, and its shortcuts.
+/// Every block type of this crate, by name, and the compiler of runs.
 pub fn registry() -> Registry {
     let blocks = FAMILIES.into_iter().fold(Registry::new(), Registry::with);
-    blocks.with_shortcuts(&[&shortcut::RECEIVE]).with_compiler(&run::Compiler)
+    blocks.with_compiler(&run::Compiler)
 }
 
 #[cfg(test)]
@@ -220,7 +206,7 @@ mod tests {
     fn blocks_that_only_read_leave_packets_as_they_are() {
         let types = registry();
         let readers: Vec<_> = types.iter().filter(|block| block.effects == READS).collect();
-        assert!(readers.len() > 20, "validators and classifiers are among them");
+        assert!(readers.len() > 5, "validators and classifiers are among them");
         let frames = [&udp(5000, 7, b"payload"), &echo_request(1, 2, b"data"), &arp_reply()];
         for block in readers {
             let host = Network::new(NetConfig::new());

@@ -10,7 +10,7 @@ mod host_graph {
     mod igmp;
     mod mld;
     mod neighbours;
-    mod shortcut;
+    mod runs;
     mod six;
     mod six_errors;
     mod six_floods;

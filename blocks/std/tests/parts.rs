@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use weever_block::{Env, StateKind};
+use weever_block::StateKind;
 use weever_blocks_std::host::provide;
-use weever_blocks_std::testing::{frames::*, host::host_state6};
+use weever_blocks_std::testing::{env, frames::*, host::host_state6};
 use weever_engine::{Fit, Limits, Member, MemberQueue, Team};
 use weever_graph::{Field, Graph, Node, Predicate};
 use weever_link::memory::{MemoryConfig, pair};
@@ -64,7 +64,7 @@ impl Pair {
     fn new() -> Pair {
         let graph = host(&HostConfig::serving(Service::Echo, 7).and(Service::Discard, 9)).unwrap();
         let graph = HandOver::default().with_entrance(&graph, "RxQueue");
-        let env = Env::new();
+        let env = env();
         provide(&env, host_state6(), 0);
         let config =
             PoolConfig { frames: 8192, huge_pages: HugePages::Never, ..PoolConfig::default() };

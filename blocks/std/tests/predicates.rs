@@ -12,10 +12,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use weever_block::Env;
 use weever_blocks_std::host::{Neighbours, provide};
 use weever_blocks_std::socket::Applications;
-use weever_blocks_std::testing::{HostBox, field_of, frames::*, frames6::*, host::host_state6};
+use weever_blocks_std::testing::{
+    HostBox, env, field_of, frames::*, frames6::*, host::host_state6,
+};
 use weever_engine::{CounterKind, Limits};
 use weever_graph::{Graph, Node, NodeKind, OpenTest, Predicate};
 use weever_models::{HostConfig, Service, host};
@@ -30,7 +31,7 @@ mod predicates {
 }
 
 use predicates::atoms::{Facts, OPEN, holds_of, is_in, repair};
-use predicates::generate::{frames, syn, tcp};
+use predicates::generate::{frames, igmp_messages, syn, tcp};
 
 /// Nodes that choose between ports by more than the packet and the host's addresses.
 const EXCEPTIONS: [(&str, &str); 24] = [
@@ -123,7 +124,8 @@ fn applications() -> Applications {
     table
         .insert(&binding, SocketRef { id: 1, worker: 0 }, Sharing::Exclusive)
         .expect("there is room for one");
-    Applications { link: 0, tables: vec![Arc::new(AtomicRefCell::new(table))], streams: Vec::new() }
+    let (tables, ephemeral) = (vec![Arc::new(AtomicRefCell::new(table))], Default::default());
+    Applications { link: 0, tables, ephemeral, streams: Vec::new() }
 }
 
 thread_local! {
@@ -132,7 +134,7 @@ thread_local! {
 
 impl Checked {
     fn new() -> Checked {
-        let env = Env::new();
+        let env = env();
         provide(&env, host_state6(), 0);
         env.provide(Arc::new(applications()));
         let host = HostBox::in_env(graph(), &env, Limits::default());
@@ -256,6 +258,19 @@ fn every_stated_port_is_taken() {
         let to_all = MacAddr([0x33, 0x33, 0, 0, 0, 1]);
         let mut frame = ethernet(to_all, PEER_MAC, 0x86dd, &ipv6(src, nodes, 0, hops, &query));
         repair(&mut frame);
+        take(&frame);
+    }
+    // A report of MLD that hosts ignore, and a query cut short.
+    let cut = [&[58, 0, 5, 2, 0, 0, 1, 0, 130][..], &[0; 11]].concat();
+    let done = [&[58, 0, 5, 2, 0, 0, 1, 0, 132][..], &[0; 23]].concat();
+    for message in [cut, done] {
+        let src = "fe80::2".parse().expect("an address");
+        let to_all = MacAddr([0x33, 0x33, 0, 0, 0, 1]);
+        let mut frame = ethernet(to_all, PEER_MAC, 0x86dd, &ipv6(src, nodes, 0, 1, &message));
+        repair(&mut frame);
+        take(&frame);
+    }
+    for frame in igmp_messages() {
         take(&frame);
     }
     take(&icmp(HOST, IcmpRepr::EchoReply { ident: 1, seq: 2, data: b"data" }));

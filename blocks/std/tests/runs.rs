@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use weever_block::{Env, Registry};
+use weever_block::Registry;
 use weever_engine::{Limits, Member, MemberQueue, Reading, Team};
 use weever_graph::{Field, Graph, Node, NodeId, NodeKind, Op, Port, Predicate, Relation, Set};
 
@@ -16,8 +16,8 @@ use weever_models::{HostConfig, Service, host};
 use weever_packet::{HugePages, Pool, PoolConfig};
 
 use weever_blocks_std::host::provide;
-use weever_blocks_std::testing::{HostBox, frames::*, frames6::*, host::host_state6};
-use weever_blocks_std::{registry, run};
+use weever_blocks_std::registry;
+use weever_blocks_std::testing::{HostBox, env, frames::*, frames6::*, host::host_state6};
 
 /// A node that is to be made: its kind, predicates, and where its ports lead.
 #[derive(Clone, Debug)]
@@ -27,20 +27,11 @@ struct Plan {
     targets: Vec<u16>,
 }
 
-/// Blocks of the host's that record where headers are, each with a predicate of its text.
-const PARSERS: [(&str, Predicate); 4] = [
-    ("RxL2EtherClassified", at_least(Field::FrameLen, 14)),
-    ("RxL2EtherValidSrc", Predicate::Match { field: Field::EthSrc, mask: 1 << 40, value: 0 }),
-    ("RxL3IPv4ValidVersion", Predicate::Match { field: Field::IpVersion, mask: 15, value: 4 }),
-    ("RxL2EtherValidType", at_least(Field::EthType, 0x600)),
-];
+/// The block of the host's that records where headers are, and the predicate of its text.
+const PARSER: (&str, Predicate) = ("RxL2EtherClassified", at_least(Field::FrameLen, 14));
 
 const fn at_least(field: Field, least: u128) -> Predicate {
-    let hi = match field {
-        Field::FrameLen | Field::EthType => 0xffff,
-        _ => 63,
-    };
-    Predicate::Range { field, lo: least, hi }
+    Predicate::Range { field, lo: least, hi: 0xffff }
 }
 
 fn leaf() -> impl Strategy<Value = Predicate> {
@@ -97,9 +88,10 @@ fn node(at: usize, plan: &Plan) -> Node {
     let named = |kind| Node::new(format!("n{at}"), kind);
     let [first, second] = [&plan.predicates[0], &plan.predicates[1]].map(Clone::clone);
     match plan.kind {
+        // Often, as no field behind has a value without it.
         0..=3 => {
             let mut node = named(NodeKind::Function);
-            let (name, predicate) = PARSERS[usize::from(plan.kind)].clone();
+            let (name, predicate) = PARSER;
             node.implementation = Some(name.into());
             node.ports = boolean(predicate);
             node
@@ -186,7 +178,7 @@ fn frames() -> impl Strategy<Value = Vec<Vec<u8>>> {
 }
 
 fn counted(graph: Graph, registry: &Registry, frames: &[Vec<u8>], batch: usize) -> Vec<Reading> {
-    let env = Env::new();
+    let env = env();
     provide(&env, host_state6(), 0);
     let mut host = HostBox::of(graph, registry, &env, Limits::default());
     frames.chunks(batch).for_each(|frames| host.receive(frames));
@@ -208,8 +200,8 @@ proptest! {
         batch in prop_oneof![Just(1usize), Just(64)],
     ) {
         let graph = graph(&plans, parsed);
-        let plain = registry().without_shortcuts();
-        let compiled = plain.clone().with_compiler(&run::Compiler);
+        let plain = registry().without_runs();
+        let compiled = registry();
         let ours = counted(graph.clone(), &compiled, &frames, batch);
         let theirs = counted(graph, &plain, &frames, batch);
         for (ours, theirs) in ours.iter().zip(&theirs) {
@@ -235,8 +227,8 @@ fn a_header_may_be_recorded_beside_a_run() {
     ];
     let graph = graph(&plans, false);
     let frames = [from_peer6(&udp6((PEER6, 5000), (HOST6, 7), 64, b"six"))];
-    let plain = registry().without_shortcuts();
-    let compiled = plain.clone().with_compiler(&run::Compiler);
+    let plain = registry().without_runs();
+    let compiled = registry();
     let ours = counted(graph.clone(), &compiled, &frames, 1);
     let passed = |node, label| {
         let port = |reading: &&Reading| &*reading.node == node && &*reading.label == label;
@@ -269,7 +261,7 @@ fn changed(registry: Registry) -> Vec<Reading> {
     let config = PoolConfig { frames: 1024, huge_pages: HugePages::Never, ..PoolConfig::default() };
     let pool = Pool::new(config).expect("memory for a pool");
     let (mut left, mut right) = pair(&MemoryConfig::default()).expect("descriptors");
-    let env = Arc::new(Env::new());
+    let env = Arc::new(env());
     provide(&env, host_state6(), 0);
     let queue = left.take_queues().remove(0);
     let member = Member {
@@ -307,8 +299,8 @@ fn changed(registry: Registry) -> Vec<Reading> {
 
 #[test]
 fn runs_come_and_go_with_changes_of_the_graph() {
-    let plain = registry().without_shortcuts();
-    let ours = changed(plain.clone().with_compiler(&run::Compiler));
+    let plain = registry().without_runs();
+    let ours = changed(registry());
     let theirs = changed(plain);
     let counted = |node: &str| ours.iter().find(|r| &*r.node == node && r.value > 0);
     assert!(counted("RxL4UDPDiscard").is_some_and(|reading| reading.value == 12), "{ours:?}");

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use weever_block::Env;
 use weever_blocks_std::host::provide;
-use weever_blocks_std::testing::{HostBox, field_of, frames::*, host::host_state6};
+use weever_blocks_std::testing::{self, HostBox, field_of, frames::*, host::host_state6};
 use weever_engine::{CounterKind, Limits, Reading};
 use weever_graph::{Field, Graph, Node, Predicate, Verified, verify};
 use weever_models::{HostConfig, Service, host};
@@ -65,7 +65,7 @@ fn a_box(graph: Graph, env: &Env) -> HostBox {
 }
 
 fn env() -> Env {
-    let env = Env::new();
+    let env = testing::env();
     provide(&env, host_state6(), 0);
     env
 }

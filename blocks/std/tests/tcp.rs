@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weever_block::{Env, FlowOwner};
+use weever_block::FlowOwner;
 use weever_blocks_std::host::{Neighbours, provide};
-use weever_blocks_std::testing::{frames::*, host::host_state};
+use weever_blocks_std::testing::{env, frames::*, host::host_state};
 use weever_engine::{CounterKind, Limits, Member, MemberQueue, Team};
 use weever_link::memory::{MemoryConfig, pair};
 use weever_link::{Link, LinkQueue};
@@ -52,7 +52,7 @@ impl World {
         let pool = Pool::new(config).expect("memory for a pool");
         let link = MemoryConfig { queues: 2, ..MemoryConfig::default() };
         let (mut left, mut right) = pair(&link).expect("descriptors");
-        let env = Arc::new(Env::new());
+        let env = Arc::new(env());
         provide(&env, host_state(), 0);
         let neighbours = env.get::<Neighbours>().expect("it was provided");
         neighbours.insert_static(IfaceId(0), PEER, PEER_MAC, 0).expect("there is room");

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use weever_block::Env;
 use weever_blocks_std::host::provide;
-use weever_blocks_std::testing::{frames::*, host::host_state};
-use weever_engine::{Limits, Member, MemberQueue, Team};
+use weever_blocks_std::testing::{env, frames::*, host::host_state};
+use weever_engine::{CounterKind, Limits, Member, MemberQueue, Team, Worker};
+use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Port};
 use weever_link::memory::{MemoryConfig, pair};
 use weever_link::{Link, LinkQueue};
 use weever_models::counters::HOST_SOURCE;
@@ -39,7 +40,7 @@ fn either_worker_answers_and_pieces_meet() {
     let pool = pool.expect("memory for a pool");
     let config = MemoryConfig { queues: 2, ..MemoryConfig::default() };
     let (mut left, mut right) = pair(&config).expect("descriptors");
-    let env = Arc::new(Env::new());
+    let env = Arc::new(env());
     provide(&env, host_state(), 0);
     let member = |(i, queue)| Member {
         name: format!("worker-{i}"),
@@ -86,4 +87,77 @@ fn either_worker_answers_and_pieces_meet() {
     frames.extend(received(&mut *peers[1], &mut cache));
     let bytes: usize = frames.iter().filter(|f| f[12..14] == [8, 0]).map(|f| f.len() - 34).sum();
     assert!(queue == 2 && bytes >= 2008, "{queue} pieces went in, {bytes} bytes came back");
+}
+
+/// A packet goes on, and copies of it start at nodes of worker 1 and of worker 2.
+fn three_targets() -> Graph {
+    let mut graph = Graph::new("three targets");
+    let mut add = |name: &str, kind: &str, out: Option<u32>, copy: Option<u32>| {
+        let mut node = Node::new(name, NodeKind::Function);
+        node.implementation = Some(kind.into());
+        let targets = out.map(NodeId).into_iter().collect();
+        node.ports.push(Port { name: "out".into(), targets, ..Port::default() });
+        if out.is_none() {
+            node.attrs.push(Attr::parse("ends=out"));
+        }
+        node.spawns.extend(copy.map(|to| Edge {
+            label: "copy".into(),
+            target: NodeId(to),
+            predicates: Vec::new(),
+        }));
+        graph.add(node)
+    };
+    let first = add("First", "Tee", Some(1), Some(3));
+    add("Second", "Tee", Some(2), Some(4));
+    add("Here", "Counter", None, None);
+    let elsewhere = [add("There", "Counter", None, None), add("Yonder", "Counter", None, None)];
+    graph.node_mut(first).attrs.push(Attr::Source);
+    for (node, home) in elsewhere.into_iter().zip(["worker=1", "worker=2"]) {
+        graph.node_mut(node).attrs.push(Attr::parse(home));
+    }
+    graph
+}
+
+/// A hand-over has several targets where packets are copied: each target has its own, and one whose ring is full
+/// costs the others nothing.
+#[test]
+fn packets_are_handed_over_to_several_workers_each_with_a_bound_of_its_own() {
+    const PACKETS: usize = 900;
+    let config = PoolConfig { frames: 8192, huge_pages: HugePages::Never, ..PoolConfig::default() };
+    let pool = Pool::new(config).expect("memory for a pool");
+    let (mut left, mut right) = pair(&MemoryConfig::default()).expect("descriptors");
+    let mut queues: Vec<_> = left.take_queues().into_iter().collect();
+    let member = |i: usize| Member {
+        name: format!("worker-{i}"),
+        pool: pool.cache(),
+        limits: Limits { ring: 128, ..Limits::default() },
+        queues: match queues.pop() {
+            Some(queue) => vec![MemberQueue { link: 0, source: "First".into(), queue }],
+            None => Vec::new(),
+        },
+    };
+    let members = (0..3).map(member).collect();
+    let registry = weever_blocks_std::registry();
+    let mut team = Team::build(three_targets(), registry, Arc::new(Env::new()), members)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let (mut peer, mut cache) = (right.take_queues().remove(0), pool.cache());
+    for n in 0..PACKETS {
+        send(&mut *peer, &mut cache, &udp(5000, 7, b"to all"));
+        // Worker 2 has no core.
+        for worker in &mut team.workers[..2] {
+            worker.turn(n as u64);
+        }
+    }
+    let count = |team: &mut Team, node: &str, kind, label: &str| -> u64 {
+        let of = |w: &mut Worker| w.engine().counters().get(node, kind, label);
+        team.workers.iter_mut().filter_map(of).sum()
+    };
+    let came = |team: &mut Team, node: &str| count(team, node, CounterKind::Own, "packets");
+    assert_eq!((came(&mut team, "Here"), came(&mut team, "There")), (900, 900));
+    team.workers[2].turn(PACKETS as u64);
+    let (yonder, full) =
+        (came(&mut team, "Yonder"), count(&mut team, "Second", CounterKind::RingFull, "copy"));
+    assert_eq!((yonder, full), (128, PACKETS as u64 - 128), "lost for worker 2 only, and counted");
+    drop((team, peer, cache));
+    assert_eq!(pool.available(), pool.frames());
 }

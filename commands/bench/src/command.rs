@@ -76,6 +76,12 @@ enum Part {
         #[arg(long, value_name = "PART")]
         only: Option<tcp::Only>,
     },
+    /// The server of `latency` over TCP that is a process of its own
+    #[command(hide = true)]
+    TcpServer {
+        /// The stack's socket
+        path: std::path::PathBuf,
+    },
     /// nginx, redis-server and memcached under `weever run`, beside the same on the kernel's stack, stack and
     /// program on one core (needs root)
     Programs {
@@ -126,10 +132,10 @@ enum Part {
         #[arg(long, value_name = "FILE")]
         svg: Option<std::path::PathBuf>,
     },
-    /// One receive queue for several threads against a queue each (COREC §4): in memory, and as root also
-    /// the kernel's TCP through such a router
+    /// One receive queue for several threads against a queue each (COREC §4): in memory, and as root also by
+    /// AF_XDP, and the kernel's TCP through such a router
     Corec {
-        /// Only this part; `memory` needs no root
+        /// Only this part
         #[arg(long, value_name = "PART")]
         only: Option<corec::Only>,
         /// How long the huge TCP flow is, in megabytes
@@ -138,8 +144,8 @@ enum Part {
         /// Measure reordering by the packets of this capture file too, at its times
         #[arg(long, value_name = "FILE")]
         pcap: Option<std::path::PathBuf>,
-        /// Draw tables 2 and 3 and figures 3 to 6 of the COREC paper, as SVG: files beside this one; latency at
-        /// six loads is measured for that, three minutes more
+        /// Draw tables 2 and 3 and figures 3 to 6 of the COREC paper, as SVG: files beside this one. Without
+        /// --only, this includes the parts sweep and queueing
         #[arg(long, value_name = "FILE")]
         svg: Option<std::path::PathBuf>,
     },
@@ -201,6 +207,7 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::EchoClients { svg } => echo_clients::run(plan(5, 400), svg.as_deref()),
         Part::Latency => latency::run(plan(7, 200)),
         Part::Tcp { only } => tcp::run(plan(7, 200), *only),
+        Part::TcpServer { path } => return tcp::layers::serve(path).map(|()| String::new()),
         Part::Programs { only } => programs::run(plan(5, 300), *only),
         Part::ShimClient { peer } => return programs::shim_client(*peer),
         Part::Stackmap { svg } => tcp::stackmap::run(plan(3, 150), svg.as_deref()),
@@ -213,7 +220,8 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::Memcached { svg } => memcached::run(plan(3, 400), svg.as_deref()),
         Part::Search { svg } => search::run(plan(5, 0), svg.as_deref()),
         Part::Corec { only, huge, pcap, svg } => {
-            corec::measure(plan(7, 200), *only, *huge, (pcap.as_deref(), svg.as_deref()))
+            let plans = [plan(7, 200), plan(15, 0)];
+            corec::measure(plans, *only, *huge, (pcap.as_deref(), svg.as_deref()))
         }
         Part::CorecSim { svg } => corec::run(svg.as_deref()),
         Part::Sizes { svg } => sizes::run(plan(2, 200), svg.as_deref()),

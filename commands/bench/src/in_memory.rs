@@ -116,8 +116,7 @@ fn contenders() -> Result<Vec<Contender>, BenchError> {
             all.push(Contender::serving(format!("{what}, batch {batch}"), service, batch)?);
         }
         all.push(Contender::split(batch)?);
-        let name = format!("simplified graph, batch {batch}");
-        all.push(Contender::graph(name, simplified()?, HOST_SOURCE, batch)?);
+        all.push(Contender::simplified(batch)?);
         for blocks in CHAINS {
             let name = chain_name(blocks, batch);
             all.push(Contender::graph(name, chain(blocks), SOURCE, batch)?);
@@ -126,8 +125,7 @@ fn contenders() -> Result<Vec<Contender>, BenchError> {
     Ok(all)
 }
 
-/// The host's graph with a counter in front of IPv4 and a capture in front of UDP, whose filter matches nothing:
-/// the shortcut's ways are closed.
+/// The host's graph with a counter in front of IPv4 and a capture in front of UDP, whose filter matches nothing.
 fn split() -> Result<Graph, BenchError> {
     let graph = host(&HostConfig::serving(Service::Discard, PORT));
     let mut graph = graph.map_err(BenchError::of("host graph"))?;
@@ -181,6 +179,12 @@ impl Contender {
         let graph = host(&HostConfig::serving(service, PORT));
         let graph = graph.map_err(BenchError::of("host graph"))?;
         Contender::graph(name, graph, HOST_SOURCE, batch)
+    }
+
+    /// The part of the host's graph for a queue that gets UDP to one port.
+    pub(crate) fn simplified(batch: usize) -> Result<Contender, BenchError> {
+        let name = format!("simplified graph, batch {batch}");
+        Contender::graph(name, simplified()?, HOST_SOURCE, batch)
     }
 
     /// The host's graph with a counter and a capture in its receive path.

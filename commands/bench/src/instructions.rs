@@ -48,9 +48,19 @@ struct Scenario {
     prepare: fn() -> Result<Work, BenchError>,
 }
 
-const SCENARIOS: [Scenario; 16] = [
+const SCENARIOS: [Scenario; 18] = [
     Scenario { name: "receive-1", unit: "packet", prepare: || packets(Service::Discard, 1) },
     Scenario { name: "receive-64", unit: "packet", prepare: || packets(Service::Discard, 64) },
+    Scenario {
+        name: "simplified-1",
+        unit: "packet",
+        prepare: || through(Contender::simplified(1)?, 1),
+    },
+    Scenario {
+        name: "simplified-64",
+        unit: "packet",
+        prepare: || through(Contender::simplified(64)?, 64),
+    },
     Scenario { name: "split-64", unit: "packet", prepare: || through(Contender::split(64)?, 64) },
     Scenario { name: "echo-1", unit: "packet", prepare: || packets(Service::Echo, 1) },
     Scenario { name: "echo-64", unit: "packet", prepare: || packets(Service::Echo, 64) },

@@ -17,7 +17,8 @@ use crate::contender::Contender;
 use crate::in_memory;
 use crate::rig::{Receiver, Rig};
 use crate::samples::Plan;
-use crate::{BenchError, Report, Samples, peers};
+use crate::tcp::layers::{self, RUNGS};
+use crate::{BenchError, Report, Samples, peers, tcp};
 
 /// The contenders. The third column says whether the client sends ICMP echo requests.
 const CONTENDERS: [(&str, Body, bool); 9] = [
@@ -42,7 +43,7 @@ const KERNEL: &str = "kernel, UDP echo by recvmmsg and sendmmsg";
 const KERNEL_ASLEEP: &str = "kernel, UDP echo, asleep";
 
 /// A layer: the key of its figure, its name, and the two contenders whose difference it is.
-const LAYERS: [(&str, &str, &str, &str); 7] = [
+const LAYERS: [(&str, &str, &str, &str); 13] = [
     ("weever_user_space_ns", "weever: into user space and back, by AF_XDP", BARE, REFLECTOR),
     ("weever_graph_ns", "weever: worker, graph both ways", GRAPH, BARE),
     ("weever_application_ns", "weever: socket and application", LIBRARY, GRAPH),
@@ -50,6 +51,32 @@ const LAYERS: [(&str, &str, &str, &str); 7] = [
     ("kernel_ip_ns", "kernel: socket buffer, IP both ways, ICMP", ICMP, REFLECTOR),
     ("kernel_socket_ns", "kernel: UDP, socket and system calls, less ICMP", KERNEL, ICMP),
     ("kernel_wake_ns", "kernel: sleeping and waking", KERNEL_ASLEEP, KERNEL),
+    ("tcp_engine_ns", "TCP: weever's engine at both ends", layers::ENGINE, BARE),
+    ("weever_tcp_graph_ns", "TCP: worker, graph both ways", layers::GRAPH, layers::ENGINE),
+    (
+        "weever_tcp_application_ns",
+        "TCP: weever, socket and application",
+        layers::LIBRARY,
+        layers::GRAPH,
+    ),
+    (
+        "weever_tcp_process_ns",
+        "TCP: weever, another process instead, which is woken",
+        layers::PROCESS,
+        layers::LIBRARY,
+    ),
+    (
+        "kernel_tcp_ns",
+        "TCP: kernel, with epoll, and weever's engine at the client, less UDP",
+        layers::KERNEL,
+        KERNEL,
+    ),
+    (
+        "kernel_tcp_wake_ns",
+        "TCP: kernel, sleeping and waking",
+        layers::KERNEL_ASLEEP,
+        layers::KERNEL,
+    ),
 ];
 
 /// The same for weever's worker.
@@ -63,14 +90,16 @@ struct Memory {
 }
 
 pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
-    let rig = Rig::new("latency")?;
-    rig.kernel_host()?;
+    let rig = tcp::rig("latency")?;
     rig.receive_returns(Receiver::Generator)?;
-    let mut times: [Samples; CONTENDERS.len()] = Default::default();
+    let mut times = Times::default();
     let mut memory = Memory::default();
     for _ in plan.rounds() {
-        for ((_, body, icmp), times) in CONTENDERS.iter().zip(&mut times) {
+        for ((_, body, icmp), times) in CONTENDERS.iter().zip(&mut times.datagrams) {
             times.push(round_trip(&rig, *body, *icmp, plan.each)?);
+        }
+        for ((_, body, exchange), times) in RUNGS.iter().zip(&mut times.streams) {
+            times.push(layers::round_trip(&rig, (*body, *exchange), plan.each)?);
         }
         memory.measure(plan.each / 4)?;
     }
@@ -107,17 +136,36 @@ impl Memory {
     }
 }
 
-fn report(rig: &Rig, times: &[Samples; CONTENDERS.len()], memory: &Memory) -> Report {
+/// The round trips of all contenders, in µs.
+#[derive(Default)]
+struct Times {
+    datagrams: [Samples; CONTENDERS.len()],
+    streams: [Samples; RUNGS.len()],
+}
+
+impl Times {
+    /// With their names.
+    fn iter(&self) -> impl Iterator<Item = (&'static str, &Samples)> {
+        let names = CONTENDERS.iter().map(|(name, ..)| *name);
+        let names = names.chain(RUNGS.iter().map(|(name, ..)| *name));
+        names.zip(self.datagrams.iter().chain(&self.streams))
+    }
+
+    fn of(&self, wanted: &str) -> Samples {
+        let there = self.iter().find(|(name, _)| *name == wanted);
+        there.map_or_else(Samples::default, |(_, samples)| samples.clone())
+    }
+}
+
+fn report(rig: &Rig, times: &Times, memory: &Memory) -> Report {
     let mut report = Report::new("latency");
     report.setup(rig.describe());
     report
         .setup("one 64-byte frame in flight; the client spins over AF_XDP on the generator's core");
     report.setup("a layer is the difference of two contenders' median round trips, round by round");
-    let of = |name: &str| {
-        let at = CONTENDERS.iter().position(|(contender, ..)| *contender == name);
-        at.map_or_else(Samples::default, |at| times[at].clone())
-    };
-    for ((name, ..), samples) in CONTENDERS.iter().zip(times) {
+    let (asked, answered) = layers::SHORT;
+    report.setup(format!("TCP: one connection, {asked} octets asked, {answered} answered"));
+    for (name, samples) in times.iter() {
         report.row(&format!("round trip p50, {name}"), "µs", samples);
     }
     let ns = |samples: &Samples| Samples(samples.0.iter().map(|us| us * 1e3).collect());
@@ -125,12 +173,12 @@ fn report(rig: &Rig, times: &[Samples; CONTENDERS.len()], memory: &Memory) -> Re
         report.setup(format!("{key}: {name}"));
         report.ratio(key, "ns", samples);
     };
-    layer("client_and_cable_ns", "client, cable and drivers, both ways", &ns(&of(REFLECTOR)));
+    layer("client_and_cable_ns", "client, cable and drivers, both ways", &ns(&times.of(REFLECTOR)));
     for (key, name, upper, lower) in LAYERS {
-        layer(key, name, &ns(&of(upper).above(&of(lower))));
+        layer(key, name, &ns(&times.of(upper).above(&times.of(lower))));
     }
     let (key, name) = WEEVER_WAKE;
-    layer(key, name, &ns(&of(GRAPH_ASLEEP).above(&of(GRAPH))));
+    layer(key, name, &ns(&times.of(GRAPH_ASLEEP).above(&times.of(GRAPH))));
     layer(
         "graph_receive_ns",
         "of weever's graph, in memory: a frame to the socket",
@@ -146,7 +194,8 @@ mod tests {
 
     #[test]
     fn the_contenders_of_every_layer_are_measured() {
-        let known = |name: &str| CONTENDERS.iter().any(|(contender, ..)| *contender == name);
+        let times = Times::default();
+        let known = |wanted: &str| times.iter().any(|(name, _)| name == wanted);
         for (key, _, upper, lower) in LAYERS {
             assert!(known(upper) && known(lower), "{key}");
         }

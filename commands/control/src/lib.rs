@@ -27,6 +27,7 @@ pub enum ControlCommand {
     Status(status::StatusArgs),
     Counters(counters::CountersArgs),
     Flows(flows::FlowsArgs),
+    #[command(visible_alias = "queue")]
     Queues(queues::QueuesArgs),
     Set(set::SetArgs),
     Settings(set::SettingsArgs),

@@ -1,17 +1,21 @@
-//! `weever queues`.
+//! `weever queues`, and `weever queue set`.
 
 use std::io::{self, Write};
 
-use clap::Args;
-use weever_service_api::{QueueStatus, Queues, QueuesRequest};
+use clap::{Args, Subcommand};
+use weever_service_api::{Assignment, QueueStatus, Queues, QueuesRequest};
 
-use crate::CliError;
+use crate::set::SetArgs;
 use crate::table::{Align, Table, counted, grouped, per_second, span};
 use crate::watch::Repeated;
+use crate::{CliError, Target};
 
 /// Shows the traffic of each worker of a running stack: packets, classes, filters and their hits.
 #[derive(Args, Clone, Debug, Default)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct QueuesArgs {
+    #[command(subcommand)]
+    change: Option<Change>,
     #[command(flatten)]
     repeated: Repeated,
     /// Also show filters of each worker, the busiest first: at most this many, up to 2000
@@ -19,12 +23,45 @@ pub struct QueuesArgs {
     filters: usize,
 }
 
+#[derive(Subcommand, Clone, Debug)]
+enum Change {
+    Set(SetQueueArgs),
+}
+
+/// Changes settings of a device's queues while packets flow: short for `weever set queue.DEVICE.…`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  weever queue set eth0 threads=2")]
+struct SetQueueArgs {
+    /// The device
+    #[arg(value_name = "DEVICE")]
+    queues_of: String,
+    /// `threads`: how many workers receive together from each queue, 1 to the number of workers
+    #[arg(required = true, value_name = "SETTING=VALUE")]
+    assignments: Vec<Assignment>,
+    #[command(flatten)]
+    target: Target,
+}
+
+impl SetQueueArgs {
+    /// The same as `weever set` takes it.
+    fn in_full(&self) -> SetArgs {
+        let mut assignments = self.assignments.clone();
+        for one in &mut assignments {
+            one.path = format!("queue.{}.{}", self.queues_of, one.path);
+        }
+        SetArgs { assignments, target: self.target.clone() }
+    }
+}
+
 impl QueuesArgs {
     /// Asks and prints; with `--watch` until the stack ends, which is then an error.
     ///
     /// # Errors
-    /// When the stack cannot be asked, or `out` not be written.
+    /// When the stack cannot be asked, or refuses a change, or `out` cannot be written.
     pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
+        if let Some(Change::Set(args)) = &self.change {
+            return args.in_full().run(out);
+        }
         self.repeated.run(out, &QueuesRequest { filters: self.filters }, write)
     }
 }
@@ -133,6 +170,7 @@ fn filters(out: &mut dyn Write, queue: &QueueStatus) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
     use weever_service_api::{ClassShare, FilterStatus};
 
     use super::*;
@@ -187,6 +225,26 @@ udp4      70  nobody any more
         queues.problems = vec!["eth0: cannot take a rule".into()];
         let expected = expected.replace("  70  ", "   -  ");
         assert_eq!(text(&queues, None), format!("{expected}\nproblem: eth0: cannot take a rule\n"));
+    }
+
+    #[test]
+    fn settings_of_a_device_are_short_for_paths() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: QueuesArgs,
+        }
+        let parsed = |words: &[&str]| Line::try_parse_from([&["queues"], words].concat());
+        let line = parsed(&["set", "eth0", "threads=2", "--dev", "eth1"]).unwrap();
+        let Some(Change::Set(set)) = line.args.change else { panic!("it is a change") };
+        let SetArgs { assignments, target } = set.in_full();
+        assert_eq!(assignments, ["queue.eth0.threads=2".parse().unwrap()]);
+        assert_eq!(target.dev.as_deref(), Some("eth1"));
+        for words in [&["set", "eth0"][..], &["set", "eth0", "threads"], &["--filters", "2", "set"]]
+        {
+            assert!(parsed(words).is_err(), "{words:?}");
+        }
+        assert!(parsed(&["--filters", "2"]).unwrap().args.change.is_none());
     }
 
     #[test]

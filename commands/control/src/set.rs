@@ -24,9 +24,9 @@ fn help() -> String {
 pub struct SetArgs {
     /// The setting and its new value; `+=` and `-=` add to a list and remove from it
     #[arg(required = true, value_name = "PATH=VALUE")]
-    assignments: Vec<Assignment>,
+    pub(crate) assignments: Vec<Assignment>,
     #[command(flatten)]
-    target: Target,
+    pub(crate) target: Target,
 }
 
 impl SetArgs {

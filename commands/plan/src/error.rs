@@ -115,7 +115,7 @@ pub enum PlanToolError {
         problems: Problems,
     },
     /// The hash's key is wrong.
-    #[error("`{text}` is no key: write {bytes} bytes in hexadecimal, with or without colons")]
+    #[error("`{text}` is no key: {}", key_help(*bytes))]
     Key {
         /// The given text.
         text: String,
@@ -149,5 +149,12 @@ impl PlanToolError {
     /// The exit status for such errors: 2.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(2)
+    }
+}
+
+fn key_help(bytes: u32) -> String {
+    match bytes {
+        0 => "the model's hash has no key; leave out --rss-key".into(),
+        _ => format!("write {bytes} bytes in hexadecimal, with or without colons"),
     }
 }

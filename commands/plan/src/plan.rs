@@ -120,7 +120,7 @@ fn note(notes: &mut Vec<String>, what: &str, problems: &Problems) {
 fn key(args: &PlanArgs, model: &Model) -> std::result::Result<Option<Vec<u8>>, PlanToolError> {
     let Some(text) = &args.rss_key else { return Ok(None) };
     let bytes = match model.nic.rss.as_ref().map(|rss| rss.hash) {
-        Some(weever_graph::nic::RssHash::Toeplitz { key_len }) => key_len,
+        Some(weever_graph::nic::RssHash::Toeplitz { key_len, .. }) => key_len,
         _ => 0,
     };
     let digits: Vec<u8> = text.bytes().filter(|b| *b != b':').collect();

@@ -1,6 +1,8 @@
 //! `weever run`: a program that knows nothing of weever, on a weever stack.
 //!
 //! ```text
+//!  options, environment, a file of defaults
+//!     ▼
 //!  PROGRAM ─► program: can the dynamic loader put a library into it? ─► library: where is it?
 //!                                                                          │
 //!  a stack that serves applications? ── no: a warning, and the kernel's ───┤
@@ -9,6 +11,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod args;
+mod defaults;
 mod library;
 mod program;
 mod stack;
@@ -19,46 +23,11 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use clap::Args;
-use weever_app_sockets::{Selection, SelectionError};
-
+pub use args::RunArgs;
+pub use defaults::DefaultsError;
 pub use library::LibraryError;
 pub use program::ProgramError;
 pub use stack::{StackArgs, StackError, Where};
-
-/// Runs a program on the stack: its UDP and TCP sockets are weever's, without a change to the program.
-///
-/// The stack is one that runs with `--apps`, or with `--stack inside` one in the program itself. Sockets that it cannot have (loopback, other interfaces) are the
-/// kernel's, as everything else that the program does. The exit status is the program's; 1 if it cannot be run.
-#[derive(Args, Clone, Debug)]
-#[command(after_help = "\
-Examples:
-  weever run nginx                                  all of its sockets
-  weever run --only 'tcp port 80' -- nginx -g 'daemon off;'
-  weever run --require --log -- memcached -U 11211  fail without a stack; say what is the kernel's
-  weever run --stack inside --dev eth0 --addr 192.0.2.10/24 -- redis-server
-                                                    a stack of its own, in the program's process")]
-pub struct RunArgs {
-    /// The stack.
-    #[command(flatten)]
-    pub stack: StackArgs,
-    /// The sockets that are to be weever's, as `tcp port 80 or udp port 5000-5010`; by default all
-    #[arg(long, value_name = "CHOICE", value_parser = selection)]
-    pub only: Option<String>,
-    /// Fail when no stack serves applications, instead of running on the kernel's
-    #[arg(long)]
-    pub require: bool,
-    /// Write which sockets are the kernel's and why, to standard error or to a file with an absolute path
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
-    pub log: Option<String>,
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
-    pub command: Vec<OsString>,
-}
-
-fn selection(text: &str) -> Result<String, SelectionError> {
-    text.parse::<Selection>().map(|_| text.to_owned())
-}
 
 /// Why a program was not run.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +39,9 @@ pub enum RunError {
     /// The library is not there.
     #[error(transparent)]
     Library(#[from] LibraryError),
+    /// The file of defaults means nothing, or is not there.
+    #[error(transparent)]
+    Defaults(#[from] DefaultsError),
     /// The options name no stack.
     #[error(transparent)]
     Stack(#[from] StackError),
@@ -96,6 +68,10 @@ pub fn run(args: &RunArgs) -> RunError {
 
 fn prepare(args: &RunArgs) -> Result<(PathBuf, Command), RunError> {
     let name = args.command.first().map_or(OsStr::new(""), OsString::as_os_str);
+    let in_environment = std::env::var_os("WEEVER_APPS").is_some();
+    let named = args.defaults.clone().or_else(|| std::env::var_os("WEEVER_RUN").map(PathBuf::from));
+    let defaults = defaults::Defaults::read(named.as_deref())?;
+    let args = &defaults.complete(args.clone(), name, in_environment);
     let program = program::find(name)?;
     let mut command = Command::new(&program);
     command.arg0(name).args(args.command.iter().skip(1));

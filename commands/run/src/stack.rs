@@ -11,7 +11,8 @@ use crate::library;
 const INSIDE: &str = "library:";
 
 /// Where a program's stack is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Where {
     /// In a process that serves applications (`weever up --apps`)
     #[default]
@@ -26,9 +27,10 @@ pub struct StackArgs {
     /// The stack's socket; by default the value of WEEVER_APPS, or /run/weever/apps.sock
     #[arg(long, value_name = "PATH")]
     pub apps: Option<PathBuf>,
-    /// Where the stack is: a process that serves applications, or inside the program, which then must be one process
-    #[arg(long, value_enum, default_value = "daemon", value_name = "WHERE")]
-    pub stack: Where,
+    /// Where the stack is: a process that serves applications (the default), or inside the program, which then must
+    /// be one process
+    #[arg(long, value_enum, value_name = "WHERE")]
+    pub stack: Option<Where>,
     /// The device of a stack inside
     #[arg(long, value_name = "DEVICE")]
     pub dev: Option<String>,
@@ -38,6 +40,14 @@ pub struct StackArgs {
     /// The default router of a stack inside, at most one of each family
     #[arg(long, value_name = "ADDRESS")]
     pub via: Vec<String>,
+}
+
+impl StackArgs {
+    /// Whether an option says which stack.
+    pub(crate) fn names_a_stack(&self) -> bool {
+        let names = self.apps.is_some() || self.stack.is_some() || self.dev.is_some();
+        names || !self.addr.is_empty() || !self.via.is_empty()
+    }
 }
 
 /// Options that name no stack.
@@ -71,7 +81,7 @@ impl Stack {
     /// The stack that the options name, or the environment.
     pub(crate) fn of(args: &StackArgs) -> Result<Stack, StackError> {
         let named = QueueConfig::default().path;
-        if args.stack == Where::Inside {
+        if args.stack == Some(Where::Inside) {
             if args.apps.is_some() {
                 return Err(StackError::Both);
             }

@@ -17,6 +17,14 @@ use weever_steward::{InitialPlan, Step, Steward, Target, TargetError, pause_afte
 
 use crate::{SteerArgs, SteerError, setup};
 
+/// The device and the planned part of it: what a plan for another policy needs.
+struct Scene<'a> {
+    args: &'a SteerArgs,
+    index: u32,
+    model: &'a str,
+    queues: u32,
+}
+
 /// More flows are not shown one by one.
 const MAX_FLOWS: usize = 40;
 
@@ -62,17 +70,17 @@ pub fn run(args: &SteerArgs) -> Result<ExitCode, SteerError> {
         tell(&lines);
         return Ok(ExitCode::SUCCESS);
     }
-    apply(args, index, planned, target)?;
+    apply(&Scene { args, index, model, queues }, planned, target)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Applies the plan, and steers until a signal comes.
 fn apply(
-    args: &SteerArgs,
-    index: u32,
+    scene: &Scene<'_>,
     planned: InitialPlan,
     target: Box<dyn Target>,
 ) -> Result<(), SteerError> {
+    let args = scene.args;
     let ending = StopFlag::watch()?;
     let started = Steward::start(&args.dev, planned, target, setup::settings(args));
     let (mut steward, applied) = started.map_err(unsatisfied)?;
@@ -80,7 +88,7 @@ fn apply(
     tell_refused(&applied.refused, &mut steward);
     let ran = match args.persist && !args.watch {
         true => Ok(()),
-        false => steer(args, index, &ending, &mut steward),
+        false => steer(scene, &ending, &mut steward),
     };
     let left_out = steward.stats().refused;
     if left_out > 0 {
@@ -94,30 +102,47 @@ fn apply(
 }
 
 /// Runs the steward until a signal comes.
-fn steer(
-    args: &SteerArgs,
-    index: u32,
-    ending: &StopFlag,
-    steward: &mut Steward,
-) -> Result<(), SteerError> {
-    tell(&["steering; Ctrl-C ends it".into()]);
+fn steer(scene: &Scene<'_>, ending: &StopFlag, steward: &mut Steward) -> Result<(), SteerError> {
+    let Scene { args, index, .. } = *scene;
+    tell(&["steering; Ctrl-C ends it, SIGHUP reads the files again".into()]);
     let start = Instant::now();
     let mut worked = Duration::ZERO;
     while !ending.within(pause_after(worked, Duration::ZERO)) {
         let began = Instant::now();
         is_there(args, index, steward)?;
-        if args.watch {
-            let now = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            let step = steward.step(now);
-            tell_step(&step, steward);
-            if let Some(error) = step.failure {
-                is_there(args, index, steward)?;
-                return Err(error.into());
-            }
+        let now = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        if ending.take_reload() {
+            reload(scene, now, steward);
+        }
+        let step = steward.step(now);
+        tell_step(&step, steward);
+        if let Some(error) = step.failure {
+            is_there(args, index, steward)?;
+            return Err(error.into());
         }
         worked = began.elapsed();
     }
     Ok(())
+}
+
+/// Goes on with the files as they are now. Files that are wrong, or a policy that cannot be satisfied, leave everything
+/// as it is.
+fn reload(scene: &Scene<'_>, now: u64, steward: &mut Steward) {
+    match setup::plan(scene.args, scene.model, scene.queues) {
+        Ok((planned, notes)) => {
+            tell(&notes);
+            let step = steward.reload(now, planned);
+            let (flows, filters) = (steward.search().len(), steward.filters());
+            tell(&[format!("read again: flows {flows}, filters {filters}")]);
+            tell_step(&step, steward);
+            if let Some(error) = step.failure {
+                tell(&[format!(
+                    "the device does not take the new plan, and is tried again: {error}"
+                )]);
+            }
+        }
+        Err(error) => tell(&[format!("not read again, the former plan stays: {error}")]),
+    }
 }
 
 fn tell_step(step: &Step, steward: &mut Steward) {
@@ -224,9 +249,13 @@ fn tell(lines: &[String]) {
 /// Exit status of a process that a second SIGINT ended (128 and the signal's number).
 const INTERRUPTED: i32 = 130;
 
-/// Says when a signal has come.
-#[derive(Clone, Debug)]
-pub(crate) struct StopFlag(Arc<AtomicBool>);
+/// Says when a signal has come: to end, or to read the files again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StopFlag {
+    ends: Arc<AtomicBool>,
+    /// SIGHUP came.
+    reloads: Arc<AtomicBool>,
+}
 
 impl StopFlag {
     /// Takes the signals over from now on. A second one ends the process at once.
@@ -236,7 +265,7 @@ impl StopFlag {
             signals.add(signal);
         }
         signals.thread_block().map_err(|e| SteerError::Signals(e.into()))?;
-        let ending = StopFlag(Arc::default());
+        let ending = StopFlag::default();
         let (told, waiter) = (ending.clone(), thread::current());
         let watch = move || told.wait_for(&signals, &waiter);
         let started = thread::Builder::new().name("signals".into()).spawn(watch);
@@ -244,20 +273,26 @@ impl StopFlag {
     }
 
     fn wait_for(&self, signals: &SigSet, waiter: &Thread) {
-        if signals.wait().is_ok() {
-            self.0.store(true, Ordering::Release);
+        while let Ok(signal) = signals.wait() {
+            if signal == Signal::SIGHUP {
+                self.reloads.store(true, Ordering::Release);
+            } else if self.ends.swap(true, Ordering::AcqRel) {
+                std::process::exit(INTERRUPTED);
+            }
             waiter.unpark();
         }
-        if signals.wait().is_ok() {
-            std::process::exit(INTERRUPTED);
-        }
+    }
+
+    /// Whether the files are to be read again; said once.
+    pub(crate) fn take_reload(&self) -> bool {
+        self.reloads.swap(false, Ordering::AcqRel)
     }
 
     /// Sleeps for so long, or until a signal comes; says whether one came.
     pub(crate) fn within(&self, time: Duration) -> bool {
-        if !self.0.load(Ordering::Acquire) {
+        if !self.ends.load(Ordering::Acquire) {
             thread::park_timeout(time);
         }
-        self.0.load(Ordering::Acquire)
+        self.ends.load(Ordering::Acquire)
     }
 }

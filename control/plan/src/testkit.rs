@@ -18,14 +18,16 @@ pub(crate) fn nic(queues: u32, tables: Vec<TableModel>) -> Nic {
         Table { name: format!("Table{i}"), model, pool: i }
     };
     let tables = tables.into_iter().enumerate().map(table).collect();
-    Nic { name: "Test".into(), queues: all, tables, rss: None, locations: None, default_queue: 0 }
+    let (name, off) = ("Test".into(), Vec::new());
+    Nic { name, queues: all, tables, rss: None, locations: None, default_queue: 0, off }
 }
 
 pub(crate) fn with_rss(mut nic: Nic, entries: u32) -> Nic {
     let fields = |flow_type, fields| RssType { flow_type, choices: vec![fields] };
     nic.rss = Some(RssModel {
-        hash: RssHash::Toeplitz { key_len: 40 },
+        hash: RssHash::Toeplitz { key_len: 40, symmetric: false },
         entries,
+        unhashed: None,
         queues: nic.queues,
         types: vec![
             fields(FlowType::Tcp4, RssFields::FourTuple),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weever_device::actions::{ApplyReport, ConfigurationSteps};
-use weever_device::nic::{NicError, NicSteering, planned};
+use weever_device::nic::{Lost, NicError, NicSteering, planned};
 use weever_device::xdp::FlowCounter;
 use weever_plan::config::Configuration;
 use weever_plan::search::{RuleId, Search};
@@ -39,8 +39,9 @@ pub struct NicTarget {
     stays: bool,
     /// The configuration that was applied last.
     configuration: Option<Configuration>,
-    /// Whether the last attempt failed, so that the plan has to be compared with the device again.
-    has_failed: bool,
+    /// Whether the plan has to be compared with the device again: the last attempt failed, or others changed the
+    /// device.
+    must_compare: bool,
 }
 
 impl NicTarget {
@@ -51,7 +52,7 @@ impl NicTarget {
         counter: Option<FlowCounter>,
         stays: bool,
     ) -> NicTarget {
-        NicTarget { steering, counter, stays, configuration: None, has_failed: false }
+        NicTarget { steering, counter, stays, configuration: None, must_compare: false }
     }
 
     /// Undoes the recorded changes, also of an earlier process, and reports them, a line each.
@@ -99,7 +100,7 @@ impl Target for NicTarget {
         receivers: &mut dyn Receivers,
     ) -> Result<Applied, TargetError> {
         let has_changed = !search.take_changes().is_empty();
-        if !has_changed && self.configuration.is_some() && !self.has_failed {
+        if !has_changed && self.configuration.is_some() && !self.must_compare {
             return Ok(Applied::default());
         }
         let mut last = None;
@@ -108,7 +109,7 @@ impl Target for NicTarget {
             last = Some(next.clone());
         };
         let followed = self.steering.lock().follow_telling(search, &mut about_to);
-        self.has_failed = followed.is_err();
+        self.must_compare = followed.is_err();
         match (followed, last) {
             (Ok(ApplyReport { actions, refused }), last) => {
                 if let Some(present) = last {
@@ -122,6 +123,17 @@ impl Target for NicTarget {
                 Err(error.into())
             }
         }
+    }
+
+    fn look(&mut self) -> Result<bool, TargetError> {
+        let mut steering = self.steering.lock();
+        self.must_compare |= match steering.look()? {
+            Lost::Nothing => false,
+            // Said once.
+            Lost::SwitchedOff => !steering.is_switched_off(),
+            Lost::Reset(_) | Lost::Taken(_) => true,
+        };
+        Ok(self.must_compare)
     }
 
     fn configuration(&self, _: &Search) -> Configuration {

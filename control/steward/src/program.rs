@@ -93,10 +93,8 @@ impl ProgramTarget {
                     return Err(error.into());
                 }
             };
-            for (id, error) in &outcome.failed {
-                self.forget(*id);
-                search.refuse(*id, error.refusal(), &error.to_string());
-            }
+            outcome.failed.iter().for_each(|(id, _)| self.forget(*id));
+            outcome.tell(search);
             receivers.commit(search.nic(), &self.configuration(search));
             all.add(outcome);
         }

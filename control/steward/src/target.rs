@@ -32,6 +32,15 @@ pub trait Target: Send {
         receivers: &mut dyn Receivers,
     ) -> Result<Applied, TargetError>;
 
+    /// Whether others have changed the device since, so that [`apply`](Target::apply) has something to do although
+    /// the plan is the same. Changes nothing.
+    ///
+    /// # Errors
+    /// [`TargetError`] if the device cannot be read.
+    fn look(&mut self) -> Result<bool, TargetError> {
+        Ok(false)
+    }
+
     /// The configuration that was applied last.
     fn configuration(&self, search: &Search) -> Configuration;
 

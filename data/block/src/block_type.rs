@@ -205,11 +205,6 @@ impl Build<'_> {
     }
 }
 
-/// A way through a graph: block types, each with the port by which packets leave it. Operators are
-/// not listed; their results follow. A node of a type that is not listed, or that was listed before
-/// and is met again, is where the way ends; it may have several ends.
-pub type Way = &'static [(&'static str, &'static str)];
-
 /// How many ways a shortcut may know.
 pub const MAX_WAYS: usize = 32;
 
@@ -261,32 +256,8 @@ impl Ways {
     }
 }
 
-/// A kind of [`Shortcut`].
-///
-/// An engine may use it wherever a graph has one of its ways, with nodes that have no parameters of
-/// their own; it changes how fast a graph runs and nothing of its behaviour: the nodes' counters,
-/// the reasons of drops and the fate of each packet are the same.
-#[derive(Clone, Copy, Debug)]
-pub struct ShortcutType {
-    /// Its name.
-    pub name: &'static str,
-    /// One sentence: which packets take it.
-    pub summary: &'static str,
-    /// Its ways, at most [`MAX_WAYS`], which all begin with the same type.
-    pub ways: &'static [Way],
-    /// Makes a shortcut that begins at a node.
-    pub make: fn(&Build<'_>) -> Result<Box<dyn Shortcut>, BuildError>,
-}
-
-impl ShortcutType {
-    /// The type of the node at which the ways begin.
-    pub fn start(&self) -> Option<&'static str> {
-        let (name, _) = self.ways.first()?.first()?;
-        Some(name)
-    }
-}
-
-/// Judges packets in one step where the nodes of its ways would do it one after the other.
+/// Judges packets in one step where the nodes of its ways would do it one after the other: what executes a
+/// [compiled run](crate::CompiledRun).
 ///
 /// Only for nodes without state of their own that neither take packets away nor count, start or wake
 /// anything for those that go the usual way.

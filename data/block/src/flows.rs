@@ -6,8 +6,10 @@
 //! from packets.
 
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::shares::Shares;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 
 /// The name of a flow: 47 bits of a hash of its identity, never 0. Flows with the same key have the
 /// same owner; a block that tells them apart compares the hashed values.
@@ -60,6 +62,19 @@ pub enum FlowClaim {
     Full,
 }
 
+/// Whether flows may move to a worker, as [`FlowOwners::limit_moves`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MayMove {
+    /// They may.
+    Now,
+    /// Those of an order of which some have begun to move; others wait as with [`Later`](MayMove::Later).
+    IfBegun,
+    /// Not before a change of the workers' graphs is complete: orders to move wait for that.
+    Later,
+    /// Never, as the worker does not have the node.
+    Never,
+}
+
 /// The bits of an entry below the key: the worker, the one from which the state is on its way, and
 /// whether it is.
 const OWNER_BITS: u32 = 17;
@@ -91,8 +106,13 @@ struct Bucket {
 #[derive(Debug)]
 pub struct FlowOwners {
     buckets: Box<[Bucket]>,
-    /// The workers to which no flow may move, a bit each.
-    away: [AtomicU64; MAX_WORKERS as usize / 64],
+    /// By worker: a [`MayMove`].
+    limits: [AtomicU8; MAX_WORKERS as usize],
+    /// How often they have been set.
+    limited: AtomicU64,
+    /// At least as many as there are flows whose state is on its way.
+    moving: AtomicUsize,
+    shares: Shares,
 }
 
 impl FlowOwners {
@@ -103,12 +123,19 @@ impl FlowOwners {
             entries: [const { AtomicU64::new(EMPTY) }; BUCKET],
             adding: AtomicU32::new(0),
         };
-        let away = [const { AtomicU64::new(0) }; MAX_WORKERS as usize / 64];
-        FlowOwners { buckets: (0..buckets).map(bucket).collect(), away }
+        let limits = [const { AtomicU8::new(MayMove::Now as u8) }; MAX_WORKERS as usize];
+        let shares = Shares::new(MAX_WORKERS.into(), buckets);
+        let buckets = (0..buckets).map(bucket).collect();
+        let (limited, moving) = (AtomicU64::new(0), AtomicUsize::new(0));
+        FlowOwners { buckets, limits, limited, moving, shares }
+    }
+
+    fn place(&self, key: FlowKey) -> usize {
+        key.0 as usize & (self.buckets.len() - 1)
     }
 
     fn bucket(&self, key: FlowKey) -> &Bucket {
-        &self.buckets[key.0 as usize & (self.buckets.len() - 1)]
+        &self.buckets[self.place(key)]
     }
 
     /// The owner of a flow, if it has one. Does not block.
@@ -138,9 +165,18 @@ impl FlowOwners {
         }
         let outcome = match bucket.find(key) {
             Some((_, entry)) => claimed(entry, worker),
-            None => bucket.add(entry(key, FlowOwner { worker, from: None })),
+            None => self.add(key, worker),
         };
         bucket.adding.store(0, Release);
+        outcome
+    }
+
+    fn add(&self, key: FlowKey, worker: u16) -> FlowClaim {
+        self.shares.add(worker, self.place(key));
+        let outcome = self.bucket(key).add(entry(key, FlowOwner { worker, from: None }));
+        if outcome != FlowClaim::Mine {
+            self.shares.remove(worker, self.place(key));
+        }
         outcome
     }
 
@@ -153,7 +189,7 @@ impl FlowOwners {
     /// Makes `to` the future owner of a flow that `from` has: its state is on its way from now on. Does
     /// nothing if [`limit_moves`](Self::limit_moves) excludes `to`.
     pub fn begin_move(&self, key: FlowKey, from: u16, to: u16) -> bool {
-        to < MAX_WORKERS && self.may_move_to(to) && self.give_up(key, from, to)
+        self.may_move_to(to) == MayMove::Now && self.give_up(key, from, to)
     }
 
     /// The same for a worker that cannot keep its flows, whatever the limits.
@@ -163,21 +199,32 @@ impl FlowOwners {
         to < MAX_WORKERS && self.replace(key, old, Some(&new))
     }
 
-    /// From now on flows move only to workers that `may_take` selects; those that move already go on.
-    pub fn limit_moves(&self, may_take: impl Fn(u16) -> bool) {
-        for (bits, first) in self.away.iter().zip((0..).step_by(64)) {
-            let away = |at: &u16| !may_take(first + at);
-            bits.store((0..64).filter(away).fold(0, |bits, at| bits | 1 << at), Release);
+    /// From now on flows move to workers as `limit` says of each; those that move already go on.
+    pub fn limit_moves(&self, limit: impl Fn(u16) -> MayMove) {
+        for (worker, place) in (0..).zip(&self.limits) {
+            place.store(limit(worker) as u8, Release);
+        }
+        self.limited.fetch_add(1, AcqRel);
+    }
+
+    /// How often [`limit_moves`](Self::limit_moves) has been called: flows that might not move may do so since.
+    pub fn limited(&self) -> u64 {
+        self.limited.load(Acquire)
+    }
+
+    /// Whether flows may move to a worker.
+    pub fn may_move_to(&self, worker: u16) -> MayMove {
+        match self.limits.get(usize::from(worker)).map(|limit| limit.load(Acquire)) {
+            Some(now) if now == MayMove::Now as u8 => MayMove::Now,
+            Some(begun) if begun == MayMove::IfBegun as u8 => MayMove::IfBegun,
+            Some(later) if later == MayMove::Later as u8 => MayMove::Later,
+            _ => MayMove::Never,
         }
     }
 
-    fn may_move_to(&self, worker: u16) -> bool {
-        self.away[usize::from(worker / 64)].load(Acquire) >> (worker % 64) & 1 == 0
-    }
-
-    /// Whether the state of any flow is on its way.
-    pub fn has_moves(&self) -> bool {
-        self.all().any(|(_, owner)| owner.from.is_some())
+    /// Of how many flows the state is on its way. A move that just begins or ends may be counted already, or still.
+    pub fn moving(&self) -> usize {
+        self.moving.load(Acquire)
     }
 
     /// The state of a flow has arrived at `worker`.
@@ -202,8 +249,19 @@ impl FlowOwners {
             if !old(owner_of(now)) {
                 return false;
             }
-            let new = new.map_or(EMPTY, |new| entry(key, new(owner_of(now))));
-            if cell.compare_exchange(now, new, Release, Relaxed).is_ok() {
+            let (old, new) = (owner_of(now), new.map(|new| new(owner_of(now))));
+            let word = new.map_or(EMPTY, |new| entry(key, new));
+            // Counted before and uncounted after: nobody misses a move that goes on, or a flow.
+            let (was, is) = [now, word].map(|entry| usize::from(entry & ARRIVING != 0)).into();
+            let (place, goes) = (self.place(key), new.is_none_or(|new| new.worker != old.worker));
+            let comes = new.filter(|_| goes).map(|new| new.worker);
+            self.moving.fetch_add(is, AcqRel);
+            comes.inspect(|worker| self.shares.add(*worker, place));
+            let replaced = cell.compare_exchange(now, word, Release, Relaxed).is_ok();
+            self.moving.fetch_sub(if replaced { was } else { is }, AcqRel);
+            let leaves = if replaced { Some(old.worker).filter(|_| goes) } else { comes };
+            leaves.inspect(|worker| self.shares.remove(*worker, place));
+            if replaced {
                 return true;
             }
         }
@@ -211,10 +269,11 @@ impl FlowOwners {
     }
 
     /// The flows of a worker that are not arriving, in no particular order. Flows that come and go
-    /// meanwhile may be missed.
+    /// meanwhile may be missed. Takes time for them, not for those of others.
     pub fn of_worker(&self, worker: u16) -> Vec<FlowKey> {
         let is = |owner| owner == FlowOwner { worker, from: None };
-        self.all().filter(|(_, owner)| is(*owner)).map(|(key, _)| key).collect()
+        let buckets = self.shares.of(worker).flat_map(|part| &self.buckets[part]);
+        flows(buckets).filter(|(_, owner)| is(*owner)).map(|(key, _)| key).collect()
     }
 
     /// Ends all flows of a worker whose state is lost; not those that are arriving.
@@ -235,10 +294,16 @@ impl FlowOwners {
     }
 
     fn all(&self) -> impl Iterator<Item = (FlowKey, FlowOwner)> {
-        let entries = self.buckets.iter().flat_map(|bucket| &bucket.entries);
-        let entries = entries.map(|entry| entry.load(Acquire)).filter(|entry| *entry != EMPTY);
-        entries.map(|entry| (FlowKey(entry >> OWNER_BITS), owner_of(entry)))
+        flows(&self.buckets)
     }
+}
+
+fn flows<'a>(
+    buckets: impl IntoIterator<Item = &'a Bucket>,
+) -> impl Iterator<Item = (FlowKey, FlowOwner)> {
+    let entries = buckets.into_iter().flat_map(|bucket| &bucket.entries);
+    let entries = entries.map(|entry| entry.load(Acquire)).filter(|entry| *entry != EMPTY);
+    entries.map(|entry| (FlowKey(entry >> OWNER_BITS), owner_of(entry)))
 }
 
 impl Bucket {
@@ -300,16 +365,27 @@ mod tests {
         assert_eq!(owners.owner(key(1)), Some(FlowOwner { worker: 4, from: Some(3) }));
         assert!(!owners.begin_move(key(1), 4, 5), "its state is on its way");
         assert!(owners.of_worker(4).is_empty());
-        assert!(owners.has_moves() && owners.end_move(key(1), 4) && !owners.has_moves());
+        assert_eq!(owners.moving(), 1);
+        assert!(owners.redirect(key(1), 4, 6) && owners.redirect(key(1), 6, 4));
+        assert!(owners.moving() == 1 && owners.end_move(key(1), 4) && owners.moving() == 0);
         assert_eq!(owners.of_worker(4), [key(1)]);
-        owners.limit_moves(|worker| worker != 100);
-        assert!(!owners.begin_move(key(1), 4, 100) && owners.begin_move(key(1), 4, 101));
+        let only = |limit| move |worker| if worker == 100 { limit } else { MayMove::Now };
+        for limit in [MayMove::IfBegun, MayMove::Later, MayMove::Never] {
+            owners.limit_moves(only(limit));
+            let told = [100, 101, 300].map(|to| owners.may_move_to(to));
+            assert_eq!(told, [limit, MayMove::Now, MayMove::Never]);
+            assert!(!owners.begin_move(key(1), 4, 100));
+        }
+        assert!(owners.begin_move(key(1), 4, 101));
         assert!(owners.end_move(key(1), 101) && owners.give_up(key(1), 101, 100));
-        owners.limit_moves(|_| true);
+        owners.limit_moves(|_| MayMove::Now);
         assert!(owners.end_move(key(1), 100) && owners.begin_move(key(1), 100, 4));
         assert!(owners.end_move(key(1), 4));
         assert!(owners.release(key(1), 4));
         assert_eq!((owners.owner(key(1)), owners.is_empty()), (None, true));
+        assert_eq!(owners.claim(key(1), 3), FlowClaim::Mine);
+        assert!(owners.begin_move(key(1), 3, 4) && owners.release(key(1), 4));
+        assert_eq!((owners.moving(), owners.is_empty()), (0, true));
     }
 
     #[test]
@@ -322,6 +398,22 @@ mod tests {
         assert!(full > 0, "it does not grow");
         owners.release_all(1);
         assert!(owners.is_empty());
+    }
+
+    #[test]
+    fn the_flows_of_a_worker_are_found_without_those_of_others() {
+        let owners = FlowOwners::new(16_384);
+        assert!((0..10_000).all(|n| owners.claim(key(n), 1) == FlowClaim::Mine));
+        assert_eq!((owners.shares.of(2).count(), owners.of_worker(2)), (0, Vec::new()));
+        assert!(owners.begin_move(key(0), 1, 2) && owners.begin_move(key(1), 1, 2));
+        assert_eq!((owners.shares.of(2).count(), owners.of_worker(2).len()), (2, 0), "under way");
+        assert!(owners.end_move(key(0), 2) && owners.redirect(key(1), 2, 3));
+        assert_eq!((owners.shares.of(2).count(), owners.of_worker(2)), (1, vec![key(0)]));
+        assert!(owners.end_move(key(1), 3) && owners.release(key(0), 2));
+        assert_eq!((owners.shares.of(2).count(), owners.of_worker(3)), (0, vec![key(1)]));
+        assert_eq!(owners.of_worker(1).len(), 9998);
+        owners.release_all(1);
+        assert_eq!((owners.shares.of(1).count(), owners.len()), (0, 1));
     }
 
     /// Two threads that meet the first packets of the same flows: one of them gets each flow.

@@ -17,18 +17,18 @@ mod flows;
 mod kinds;
 mod registry;
 mod run;
+mod shares;
 
 pub use block::{Block, Ports, State};
 pub use block_type::{
-    BlockType, Build, BuildError, Env, MAX_WAYS, ParamDoc, PortDoc, Shortcut, ShortcutType,
-    StateKind, Way, Ways,
+    BlockType, Build, BuildError, Env, MAX_WAYS, ParamDoc, PortDoc, Shortcut, StateKind, Ways,
 };
 pub use cx::{Claim, Cx, Downstream, Priority, Requests, SpawnRequest, When};
-pub use flows::{FlowClaim, FlowEnds, FlowKey, FlowOwner, FlowOwners};
+pub use flows::{FlowClaim, FlowEnds, FlowKey, FlowOwner, FlowOwners, MayMove};
 pub use kinds::{
     MARKS, Made, READS, Snapshot, classifier, classifier_with, rewriter, rewriter_with,
     tasks_marked, tasks_where, validator, validator_with,
 };
 pub use registry::{BY_PREDICATE, Registry, TABLE, WORKER};
 pub use run::{CompiledRun, NodeWay, RunCompiler, RunProgram, RunStart};
-pub use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, bits};
+pub use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, bits, number_of};

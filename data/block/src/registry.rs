@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use weever_graph::{Attr, ENDS, Effects, Graph, Node, NodeId, NodeKind, Port, Predicate};
 use weever_suggest::nearest;
 
-use crate::Way;
-use crate::{
-    Block, BlockType, Build, BuildError, Env, RunCompiler, Shortcut, ShortcutType, StateKind,
-};
+use crate::{Block, BlockType, Build, BuildError, Env, RunCompiler, StateKind};
 
 /// The parameter that every node may have: `worker=N` has worker number N alone run it.
 pub const WORKER: &str = "worker";
@@ -23,7 +20,6 @@ pub const BY_PREDICATE: &str = "ByPredicate";
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     types: BTreeMap<&'static str, &'static BlockType>,
-    shortcuts: Vec<&'static ShortcutType>,
     compiler: Option<&'static dyn RunCompiler>,
 }
 
@@ -33,27 +29,14 @@ impl Registry {
         Registry::default()
     }
 
-    /// Adds types, from any crate. One of the same name replaces the earlier, and shortcuts that
-    /// pass nodes of that type are gone with it.
+    /// Adds types, from any crate. One of the same name replaces the earlier.
     #[must_use]
     pub fn with(mut self, types: &[&'static BlockType]) -> Registry {
-        for added in types {
-            if self.types.insert(added.name, added).is_some() {
-                let passes = |way: &Way| way.iter().any(|(name, _)| *name == added.name);
-                self.shortcuts.retain(|shortcut| !shortcut.ways.iter().any(passes));
-            }
-        }
+        self.types.extend(types.iter().map(|added| (added.name, *added)));
         self
     }
 
-    /// Adds shortcuts. Where several begin at a node, the one that was added first is used.
-    #[must_use]
-    pub fn with_shortcuts(mut self, shortcuts: &[&'static ShortcutType]) -> Registry {
-        self.shortcuts.extend(shortcuts);
-        self
-    }
-
-    /// Has runs of nodes compiled that no shortcut passes.
+    /// Has runs of nodes compiled.
     #[must_use]
     pub fn with_compiler(mut self, compiler: &'static dyn RunCompiler) -> Registry {
         self.compiler = Some(compiler);
@@ -67,23 +50,8 @@ impl Registry {
 
     /// The same types, and every packet through every node.
     #[must_use]
-    pub fn without_shortcuts(&self) -> Registry {
-        Registry { types: self.types.clone(), ..Registry::default() }
-    }
-
-    /// Every shortcut, in the order of being added.
-    pub fn shortcuts(&self) -> &[&'static ShortcutType] {
-        &self.shortcuts
-    }
-
-    /// Makes the shortcut that begins at `node`.
-    pub fn build_shortcut(
-        &self,
-        shortcut: &ShortcutType,
-        node: &Node,
-        env: &Env,
-    ) -> Result<Box<dyn Shortcut>, BuildError> {
-        (shortcut.make)(&Build { node, block_type: self.check(node)?, env })
+    pub fn without_runs(&self) -> Registry {
+        Registry { types: self.types.clone(), compiler: None }
     }
 
     /// Every type, by name.
@@ -336,21 +304,10 @@ mod tests {
         assert_eq!(env.get::<u32>().as_deref(), Some(&7));
     }
 
-    static PASSES_PACERS: ShortcutType = ShortcutType {
-        name: "PassesPacers",
-        summary: "Everything.",
-        ways: &[&[("Source", "out"), ("Pacer", "out")]],
-        make: |build| Err(build.bad_param("rate", "0", "never made here")),
-    };
-
     #[test]
-    fn no_shortcut_passes_a_type_that_was_replaced() {
-        let shipped = Registry::new().with(&[&PACER]).with_shortcuts(&[&PASSES_PACERS]);
-        static OTHER: BlockType = BlockType { name: "Other", ..PACER };
-        assert_eq!(shipped.clone().with(&[&OTHER]).shortcuts().len(), 1);
+    fn a_type_of_the_same_name_replaces_the_earlier() {
         static MINE: BlockType = BlockType { summary: "Lets everything through", ..PACER };
-        let replaced = shipped.with(&[&MINE]);
-        assert_eq!(replaced.shortcuts().len(), 0);
+        let replaced = Registry::new().with(&[&PACER]).with(&[&MINE]);
         let summaries: Vec<_> = replaced.iter().map(|block| block.summary).collect();
         assert_eq!(summaries, ["Lets everything through"]);
     }

@@ -383,6 +383,22 @@ fn what_no_filter_matches_is_spread_over_queues() {
     assert_eq!(classifier.missed().unwrap(), 4);
 }
 
+#[test]
+fn what_no_filter_matches_is_counted_on_all_cpus_at_once() {
+    const EACH: u32 = 100_000;
+    let Some(classifier) = classifier() else { return };
+    let cores = weever_testbed::allowed_cores().unwrap();
+    std::thread::scope(|scope| {
+        for core in &cores {
+            scope.spawn(|| {
+                weever_testbed::pin_to(*core).unwrap();
+                classifier.program().run(&datagram(7).bytes(), EACH).unwrap();
+            });
+        }
+    });
+    assert_eq!(classifier.missed().unwrap(), u64::from(EACH) * cores.len() as u64);
+}
+
 /// The flows that were counted, with their frames.
 fn missed(classifier: &Classifier) -> Vec<(u8, (std::net::IpAddr, u16), u16, u64)> {
     let mut flows = Vec::new();

@@ -64,7 +64,7 @@ fn what_is_ours_goes_to_the_socket_of_its_software_queue() {
     }
     assert_eq!(classifier.hits(&to_port(7, Target::Pass)).unwrap(), Some(2));
     let counters = classifier.gate().unwrap().counters().unwrap();
-    assert_eq!(counters, SteerCounters { redirected: 4, passed: 4 });
+    assert_eq!(counters, SteerCounters { redirected: 4, passed: 4, closed: 0 });
     classifier.clear_socket(1).unwrap();
     assert_eq!(action(&classifier, &seven), XdpAction::Pass);
 }
@@ -88,7 +88,7 @@ fn ports_and_whole_devices_have_gates_too() {
     for frame in [datagram(OURS, 8), datagram(OTHER, 7), arp(OURS)] {
         assert_eq!(action(&by_port, &frame), XdpAction::Pass);
     }
-    assert_eq!(gate.counters().unwrap(), SteerCounters { redirected: 1, passed: 3 });
+    assert_eq!(gate.counters().unwrap(), SteerCounters { redirected: 1, passed: 3, closed: 0 });
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn an_unshared_device_gives_all_to_the_socket_if_there_is_one() {
     for frame in &frames {
         assert_eq!(verdict(&steer, frame), Some(XdpAction::Redirect));
     }
-    assert_eq!(steer.counters().unwrap(), SteerCounters { redirected: 4, passed: 4 });
+    assert_eq!(steer.counters().unwrap(), SteerCounters { redirected: 4, passed: 4, closed: 0 });
     assert!(steer.clear_socket(0).unwrap());
     assert_eq!(verdict(&steer, &frames[0]), Some(XdpAction::Pass));
     assert!(matches!(steer.add_address(OURS), Err(BpfError::Setting { .. })));
@@ -128,7 +128,7 @@ fn a_shared_device_gives_only_what_is_addressed_to_us() {
     for frame in &theirs {
         assert_eq!(verdict(&steer, frame), Some(XdpAction::Pass), "{frame:02x?}");
     }
-    assert_eq!(steer.counters().unwrap(), SteerCounters { redirected: 6, passed: 26 });
+    assert_eq!(steer.counters().unwrap(), SteerCounters { redirected: 6, passed: 26, closed: 0 });
     assert!(steer.remove_address(OURS).unwrap());
     assert_eq!(verdict(&steer, &ours[0]), Some(XdpAction::Pass));
 }

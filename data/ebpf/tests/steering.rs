@@ -4,10 +4,12 @@
 mod common;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::time::Duration;
 
 use common::{XskSocket, arp, ethernet, ipv4, tagged, verdict};
 use weever_ebpf::sys::{BpfError, XdpAction};
-use weever_ebpf::xdp::{Port, Share, Steer};
+use weever_ebpf::xdp::{Gate, Port, PortTable, Share, Steer};
 use weever_testbed::require_net_admin;
 
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -170,4 +172,102 @@ fn a_device_shared_by_port_gives_only_what_is_for_our_ports() {
     assert_eq!(verdict(&steer, &theirs[1]), Some(XdpAction::Redirect));
     assert!(steer.remove_port(Port::udp(7)).unwrap() && !steer.remove_port(Port::udp(7)).unwrap());
     assert_eq!(verdict(&steer, &ours[0]), Some(XdpAction::Pass));
+}
+
+/// Ports 60000 to 60009, without a socket.
+fn by_range(ports: PortTable) -> Steer {
+    let steer = Steer::behind(Gate::by_port(ports).unwrap(), 1).unwrap();
+    steer.add_address(OURS).unwrap();
+    steer.add_address(OURS6).unwrap();
+    steer
+}
+
+const RANGE: Option<(u16, u16)> = Some((60_000, 60_009));
+
+#[test]
+fn a_range_of_ports_is_ours_from_the_beginning_in_both_protocols_and_families() {
+    require_net_admin!();
+    let steer = by_range(PortTable::new(RANGE).unwrap());
+    let socket = XskSocket::new().unwrap();
+    steer.set_socket(0, &socket).unwrap();
+    let goes = |frame: &[u8]| verdict(&steer, frame);
+    for (port, expected) in [
+        (59_999, XdpAction::Pass),
+        (60_000, XdpAction::Redirect),
+        (60_009, XdpAction::Redirect),
+        (60_010, XdpAction::Pass),
+    ] {
+        for protocol in [6, 17] {
+            assert_eq!(goes(&ports4(OURS, 0, 0, protocol, &ports(9, port))), Some(expected));
+            assert_eq!(goes(&ipv6(OURS6, protocol, &ports(9, port))), Some(expected));
+            assert_eq!(goes(&icmp(3, 0, protocol, port)), Some(expected));
+        }
+        assert_eq!(goes(&ports4(OURS, 0, 0, 132, &ports(9, port))), Some(XdpAction::Pass));
+        assert_eq!(goes(&ports4(OTHER, 0, 0, 6, &ports(9, port))), Some(XdpAction::Pass));
+    }
+    let backwards = PortTable::new(Some((9, 8))).unwrap_err();
+    assert!(backwards.to_string().contains("smaller one first"), "{backwards}");
+}
+
+#[test]
+fn what_finds_no_socket_is_dropped_until_the_lease_ends() {
+    require_net_admin!();
+    let steer = by_range(PortTable::new(RANGE).unwrap());
+    steer.add_port(Port::tcp(80)).unwrap();
+    let ours = [
+        ports4(OURS, 0, 0, 6, &ports(9, 80)),
+        ports4(OURS, 0, 0, 17, &ports(9, 60_000)),
+        ipv6(OURS6, 6, &ports(9, 80)),
+        icmp(3, 0, 6, 80),
+    ];
+    let all = |expected| {
+        for frame in &ours {
+            assert_eq!(verdict(&steer, frame), Some(expected), "{frame:02x?}");
+        }
+    };
+    all(XdpAction::Pass);
+    let lease = |time| steer.ports().unwrap().extend_lease(time).unwrap();
+    lease(Duration::from_secs(600));
+    all(XdpAction::Drop);
+    assert_eq!(verdict(&steer, &ports4(OURS, 0, 0, 6, &ports(9, 81))), Some(XdpAction::Pass));
+    let counters = steer.counters().unwrap();
+    assert_eq!((counters.closed, counters.redirected), (4, 0));
+    lease(Duration::ZERO);
+    all(XdpAction::Pass);
+    lease(Duration::MAX);
+    all(XdpAction::Drop);
+    let socket = XskSocket::new().unwrap();
+    steer.set_socket(0, &socket).unwrap();
+    all(XdpAction::Redirect);
+}
+
+#[test]
+fn the_next_program_holds_the_ports_of_the_one_before() {
+    require_net_admin!();
+    if let Err(why) = weever_testbed::own_bpf_files() {
+        return println!("skipped: needs a BPF file system: {why}");
+    }
+    let path = Path::new(weever_testbed::BPF_FILES).join("ports");
+    let first = PortTable::inherit(&path, RANGE).unwrap();
+    first.pin(&path).unwrap();
+    let first = by_range(first);
+    for port in [Port::tcp(80), Port::udp(53)] {
+        first.add_port(port).unwrap();
+    }
+    assert!(first.ports().unwrap().held().unwrap().is_empty());
+    drop(first);
+    let second = by_range(PortTable::inherit(&path, RANGE).unwrap());
+    let socket = XskSocket::new().unwrap();
+    second.set_socket(0, &socket).unwrap();
+    second.ports().unwrap().extend_lease(Duration::from_secs(600)).unwrap();
+    let mut held = second.ports().unwrap().held().unwrap();
+    held.sort();
+    assert_eq!(held, [Port::tcp(80), Port::udp(53)]);
+    let web = ports4(OURS, 0, 0, 6, &ports(9, 80));
+    assert_eq!(verdict(&second, &web), Some(XdpAction::Drop), "nobody serves it yet");
+    second.add_port(Port::tcp(80)).unwrap();
+    assert_eq!(verdict(&second, &web), Some(XdpAction::Redirect));
+    assert!(second.remove_port(Port::udp(53)).unwrap());
+    assert_eq!(verdict(&second, &ports4(OURS, 0, 0, 17, &ports(9, 53))), Some(XdpAction::Pass));
+    assert!(second.ports().unwrap().held().unwrap().is_empty());
 }

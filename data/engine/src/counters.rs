@@ -85,8 +85,15 @@ impl Cells {
         for slot in recount.fresh.iter().flat_map(|slots| slots.clone()) {
             self.set(Counter::at(slot as usize), 0);
         }
-        for (from, to) in recount.moves.iter().chain(&recount.ways) {
+        for (from, to) in &recount.moves {
             self.add(*to, self.cell(*from).load(Relaxed));
+        }
+        for (way, counters) in &recount.ways {
+            // Packets have taken few of the ways since the change before.
+            let packets = self.cell(*way).load(Relaxed);
+            if packets != 0 {
+                counters.iter().for_each(|counter| self.add(*counter, packets));
+            }
         }
     }
 

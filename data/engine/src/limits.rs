@@ -16,7 +16,8 @@ pub struct Limits {
     pub delayed: usize,
     /// Blocked tasks, and woken ones that have not run.
     pub blocked: usize,
-    /// Packets of flows whose state is on its way to this worker.
+    /// Packets of flows whose state is on its way: to this worker, or, half of these at most, to others to which the
+    /// rings are full.
     pub held: usize,
     /// Tasks blocked for one key at one node.
     pub blocked_per_key: usize,

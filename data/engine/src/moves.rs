@@ -16,9 +16,10 @@ use crate::schedule::NodeRef;
 pub struct Moved {
     /// Flows that go on at their new owner.
     pub moved: usize,
-    /// Flows that were not there any more, or had just been moved.
+    /// Flows that have ended, or were at their new owner already.
     pub gone: usize,
-    /// Flows that cannot leave their worker, as their block says.
+    /// Flows that cannot leave their worker, as their block says, or because the new owner does not have
+    /// the node any more.
     pub stays: usize,
     /// Flows whose state the new owner's block could not use; they have ended.
     pub refused: usize,
@@ -26,22 +27,38 @@ pub struct Moved {
     pub open: usize,
 }
 
+/// What becomes of flows of an order that another worker has by the time it is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Others {
+    /// They leave that worker.
+    Follow,
+    /// They stay there: it was only to leave the first one.
+    Stay,
+}
+
+/// A flow with its new owner.
+pub(crate) type FlowMove = (FlowKey, u16);
+
 /// Flows of one node that leave one worker.
 #[derive(Debug)]
 pub(crate) struct MoveOrder {
     pub(crate) at: NodeRef,
-    /// Each flow with its new owner, by ascending key.
-    pub(crate) moves: Vec<(FlowKey, u16)>,
+    pub(crate) owners: Arc<FlowOwners>,
+    pub(crate) others: Others,
+    /// By ascending key.
+    pub(crate) moves: Vec<FlowMove>,
     /// Whether packets of these flows no longer arrive where they did before.
     redirected: AtomicBool,
+    /// Whether some flow has begun to leave.
+    under_way: AtomicBool,
     progress: Mutex<Progress>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
 struct Progress {
-    /// Whether the flows' packets are held at their new owners.
-    begun: bool,
+    /// Flows whose packets are not held at their new owners yet.
+    not_begun: usize,
     moved: Moved,
 }
 
@@ -59,16 +76,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl MoveOrder {
-    pub(crate) fn new(at: NodeRef, mut moves: Vec<(FlowKey, u16)>) -> MoveOrder {
+    pub(crate) fn new(
+        at: NodeRef,
+        owners: Arc<FlowOwners>,
+        others: Others,
+        mut moves: Vec<FlowMove>,
+    ) -> MoveOrder {
         moves.sort_unstable();
         let moved = Moved { open: moves.len(), ..Moved::default() };
-        let progress = Mutex::new(Progress { begun: false, moved });
-        let redirected = AtomicBool::new(false);
-        MoveOrder { at, moves, redirected, progress, changed: Condvar::new() }
+        let progress = Mutex::new(Progress { not_begun: moves.len(), moved });
+        let [redirected, under_way] = [const { AtomicBool::new(false) }; 2];
+        let changed = Condvar::new();
+        MoveOrder { at, owners, others, moves, redirected, under_way, progress, changed }
     }
 
     /// Whether it is to move this flow to that worker.
-    pub(crate) fn names(&self, flow: (FlowKey, u16)) -> bool {
+    pub(crate) fn names(&self, flow: FlowMove) -> bool {
         self.moves.binary_search(&flow).is_ok()
     }
 
@@ -81,10 +104,23 @@ impl MoveOrder {
         self.redirected.load(Acquire)
     }
 
-    /// Called by the old owner when it has seen the order.
-    pub(crate) fn begin(&self) {
-        lock(&self.progress).begun = true;
-        self.changed.notify_all();
+    /// Called by an old owner: a flow has begun to leave. Changes of the workers' graphs wait for such an order, so
+    /// its other flows do not wait for them.
+    pub(crate) fn set_under_way(&self) {
+        self.under_way.store(true, Release);
+    }
+
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.under_way.load(Acquire)
+    }
+
+    /// Called by an old owner: so many flows have begun to move, or do not move.
+    pub(crate) fn begin(&self, flows: usize) {
+        let mut progress = lock(&self.progress);
+        progress.not_begun = progress.not_begun.saturating_sub(flows);
+        if progress.not_begun == 0 {
+            self.changed.notify_all();
+        }
     }
 
     /// Called by a worker, once for each flow.
@@ -107,9 +143,9 @@ impl MoveOrder {
         lock(&self.progress).moved
     }
 
-    /// Waits until the old owner has seen the order, or the time is over; whether it has.
+    /// Waits until all flows have begun to move, or the time is over; whether they have.
     pub(crate) fn wait_begun(&self, until: Instant) -> bool {
-        self.wait_for(until, |progress| progress.begun).begun
+        self.wait_for(until, |progress| progress.not_begun == 0).not_begun == 0
     }
 
     /// Waits until every flow has arrived, or the time is over.

@@ -269,8 +269,8 @@ pub(crate) struct Recount {
     pub(crate) fresh: Vec<Range<u32>>,
     /// Counters that lie elsewhere now: where they were, in this order, and where their values go.
     pub(crate) moves: Vec<(Counter, Counter)>,
-    /// Ways that are gone, and the counters to which their packets are added.
-    pub(crate) ways: Vec<(Counter, Counter)>,
+    /// Ways that are gone, and for each the counters to which its packets are added.
+    pub(crate) ways: Vec<(Counter, Box<[Counter]>)>,
 }
 
 impl Layout {
@@ -361,7 +361,7 @@ impl Layout {
         for ways in old.ways.iter().filter(|ways| !now.contains(&ways.first.0)) {
             for (way, counters) in ways.iter() {
                 let to = |counter| *went.get(counter).unwrap_or(counter);
-                recount.ways.extend(counters.iter().map(|counter| (way, to(counter))));
+                recount.ways.push((way, counters.iter().map(to).collect()));
             }
         }
         recount.moves.sort_unstable_by_key(|(from, _)| *from);

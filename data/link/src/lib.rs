@@ -242,7 +242,8 @@ pub fn free_sent(
     stats: &mut QueueStats,
 ) -> usize {
     let n = packets.len();
-    for packet in packets.drain(..) {
+    // One by one: to drain them at once costs what several single ones do, and often there is one.
+    while let Some(packet) = packets.pop_front() {
         if fits(packet.data(), mtu) {
             stats.tx_packets += 1;
             stats.tx_bytes += packet.len() as u64;

@@ -14,6 +14,13 @@ pub const fn first_n(n: usize) -> Mask {
     if n >= 64 { u64::MAX } else { (1 << n) - 1 }
 }
 
+/// How many tasks a mask has. One alone is not counted bit by bit, which takes a dozen instructions where the processor
+/// is not known to have one for it.
+#[inline]
+pub const fn number_of(tasks: Mask) -> u32 {
+    if tasks & tasks.wrapping_sub(1) == 0 { (tasks != 0) as u32 } else { tasks.count_ones() }
+}
+
 /// The tasks in a mask, in order.
 #[inline]
 pub fn bits(mask: Mask) -> Bits {

@@ -36,7 +36,7 @@ mod sync {
 
 pub use borrower::{Borrower, Census};
 pub use buffer::Buffer;
-pub use burst::{BURST, Bits, Burst, Mask, bits, first_n};
+pub use burst::{BURST, Bits, Burst, Mask, bits, first_n, number_of};
 pub use frames::Takers;
 pub use meta::{Endpoints, Flags, Fragment, Meta, NO_IFACE, NOWHERE};
 pub use pool::{LARGE_FRAME, Pool, PoolConfig};

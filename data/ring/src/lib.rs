@@ -43,16 +43,15 @@
 //!
 //! # Progress, order, cost
 //!
-//! Lock-free: a failed CAS means that another thread succeeded. Nothing blocks or allocates after
-//! construction, but for reservations that end unpublished: these leave gaps, whose list is behind a mutex while
-//! there are any. Descriptors of one producing call are contiguous and in order, and those of
-//! successive calls of one thread keep their order, unless one of them fills such a gap. Uncontended, a call costs one CAS and one
-//! fence whatever the size of the batch, so use batches.
+//! Lock-free: a failed CAS means that another thread succeeded. Nothing blocks, and after construction nothing
+//! allocates, but for a push into gaps, the slots of reservations that ended unpublished. Descriptors of one
+//! producing call are contiguous and in order, and those of successive calls of one thread keep their order,
+//! unless one of them fills such a gap. Uncontended, a call costs one CAS and one fence whatever the size of the
+//! batch, so use batches.
 //!
 //! # Checking
 //!
-//! Atomics and cells, those of the list of gaps excepted, come from one internal module, which takes them from loom
-//! when built with `--cfg loom`. The models in `tests/loom.rs` run by
+//! Atomics and cells come from one internal module, which takes them from loom when built with `--cfg loom`. The models in `tests/loom.rs` run by
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test -p weever-ring --release --test loom
@@ -61,7 +60,8 @@
 //! `stepped` parks a thread before each of its atomic operations while others go on, and runs thousands of
 //! schedules that a seed determines. Threads against a simulated kernel are in `tests/stress.rs`, random schedules against an
 //! obvious reference in `tests/property.rs`. Real signals stop a real thread in `tests/signals.rs`, for seconds once.
-//! Threads end with descriptors in hand in `tests/endings.rs`.
+//! Threads end with descriptors in hand in `tests/endings.rs`. Which of them finds which fault of the algorithm is in
+//! `docs/design/0072`, by trial.
 #![allow(unsafe_code, reason = "rings live in memory shared with the kernel")]
 
 mod consumer;

@@ -1,8 +1,6 @@
 //! A ring that we fill and the kernel drains: fill and TX.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use crate::parts::{RingError, RingParts};
 use crate::sequencer::Sequencer;
@@ -10,13 +8,12 @@ use crate::sequencer::Sequencer;
 /// Several threads produce into a ring that the kernel consumes.
 ///
 /// `push*` and [`reserve`](Self::reserve) put descriptors in; the other methods are getters.
-/// Share it by reference or in an `Arc`. None of its methods blocks, allocates or makes a system
-/// call, but for a [`Reservation`] that ends unpublished; kicking the kernel
+/// Share it by reference or in an `Arc`. None of its methods blocks or makes a system call, and none allocates
+/// but `push*` into gaps that a [`Reservation`] has left. Kicking the kernel
 /// ([`needs_wakeup`](Self::needs_wakeup)) is the caller's business.
 pub struct MultiProducer<T> {
     parts: RingParts<T>,
     gate: Sequencer,
-    gaps: Gaps,
 }
 
 impl<T: Copy + Send> MultiProducer<T> {
@@ -33,7 +30,7 @@ impl<T: Copy + Send> MultiProducer<T> {
         parts.check()?;
         // SAFETY: the indices are valid and ours alone by the caller's word.
         let gate = unsafe { Sequencer::new(parts.producer, parts.consumer, parts.len, parts.len) };
-        Ok(MultiProducer { parts, gate, gaps: Gaps::default() })
+        Ok(MultiProducer { parts, gate })
     }
 
     /// The number of slots.
@@ -41,7 +38,7 @@ impl<T: Copy + Send> MultiProducer<T> {
         self.parts.len
     }
 
-    /// How many descriptors fit now; only a hint when other threads push too.
+    /// How many descriptors fit now, in gaps too; only a hint when other threads push too.
     pub fn free(&self) -> u32 {
         self.gate.room()
     }
@@ -73,33 +70,40 @@ impl<T: Copy + Send> MultiProducer<T> {
 
     #[inline]
     fn push_at_least(&self, min: u32, items: &[T]) -> usize {
-        if self.gaps.is_any() {
-            return self.push_from_a_gap_on(min, items);
+        if self.gate.has_abandoned() {
+            return self.push_over_gaps(min, items);
         }
         let Some(slots) = self.take(min, clamp(items.len())) else { return 0 };
         slots.publish(items)
     }
 
-    /// The same where a reservation has left a gap: the gap is filled first, since descriptors behind it
-    /// are not visible before.
+    /// The same where reservations have left gaps: these are filled first, since descriptors behind them are not
+    /// visible before.
     #[cold]
-    fn push_from_a_gap_on(&self, min: u32, items: &[T]) -> usize {
-        let max = clamp(items.len());
-        let gap = self.gaps.take(1, max).map(|range| self.reservation(range));
-        let filled = gap.as_ref().map_or(0, Reservation::len);
-        let rest = if filled < max {
-            self.take(min.saturating_sub(filled).max(1), max - filled)
-        } else {
-            None
-        };
-        if filled + rest.as_ref().map_or(0, Reservation::len) < min {
+    fn push_over_gaps(&self, min: u32, items: &[T]) -> usize {
+        let (max, mut slots) = (clamp(items.len()), Vec::new());
+        let mut missing = max;
+        while missing > 0
+            && let Some(gap) = self.take_gap(1, missing)
+        {
+            missing -= gap.len();
+            slots.push(gap);
+        }
+        if missing > 0
+            && let Some(behind) = self.take(min.saturating_sub(max - missing).max(1), missing)
+        {
+            missing -= behind.len();
+            slots.push(behind);
+        }
+        if max - missing < min {
+            // Dropped, the slots are gaps again.
             return 0;
         }
-        let (first, behind) = items.split_at(filled as usize);
-        [(gap, first), (rest, behind)]
-            .into_iter()
-            .map(|(slots, items)| slots.map_or(0, |slots| slots.publish(items)))
-            .sum()
+        let mut left = items;
+        for reserved in slots {
+            left = &left[reserved.publish(left)..];
+        }
+        items.len() - left.len()
     }
 
     /// Reserves between 1 and `max` slots, to be written and published in one go; `None` if the
@@ -116,8 +120,13 @@ impl<T: Copy + Send> MultiProducer<T> {
     }
 
     fn reserve_between(&self, min: u32, max: u32) -> Option<Reservation<'_, T>> {
-        let gap = if self.gaps.is_any() { self.gaps.take(min, max) } else { None };
-        gap.map(|range| self.reservation(range)).or_else(|| self.take(min, max))
+        let gap = if self.gate.has_abandoned() { self.take_gap(min, max) } else { None };
+        gap.or_else(|| self.take(min, max))
+    }
+
+    #[cold]
+    fn take_gap(&self, min: u32, max: u32) -> Option<Reservation<'_, T>> {
+        Some(self.reservation(self.gate.take_over(min, max)?))
     }
 
     #[inline]
@@ -185,54 +194,12 @@ impl<T> Drop for Reservation<'_, T> {
     fn drop(&mut self) {
         let Range { start, end } = self.range;
         if self.written > start {
-            // SAFETY: claimed in `MultiProducer::take`, perhaps by a reservation that did not write it; completed
-            // only here.
+            // SAFETY: the range is this reservation's, from `take` or `take_gap`; it is completed only here.
             unsafe { self.ring.gate.complete(start..self.written) };
         }
         if self.written < end {
-            self.ring.gaps.add(self.written..end);
+            // SAFETY: as above; this is the part that was not completed.
+            unsafe { self.ring.gate.abandon(self.written..end) };
         }
-    }
-}
-
-/// Slots that were reserved and not written, by reservations that are gone.
-#[derive(Default)]
-struct Gaps {
-    ranges: Mutex<Vec<Range<u64>>>,
-    /// Their number, which can be read without the lock; the slots are behind the lock.
-    count: AtomicUsize,
-}
-
-impl Gaps {
-    #[inline]
-    fn is_any(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0
-    }
-
-    #[cold]
-    fn add(&self, range: Range<u64>) {
-        self.change(|ranges| ranges.push(range));
-    }
-
-    /// Takes between `min` and `max` slots from the first range that has at least `min`.
-    #[cold]
-    fn take(&self, min: u32, max: u32) -> Option<Range<u64>> {
-        self.change(|ranges| {
-            ranges.sort_unstable_by_key(|range| range.start);
-            let least = u64::from(min.max(1));
-            let place = ranges.iter().position(|range| range.end - range.start >= least)?;
-            let Range { start, end } = ranges[place];
-            let taken = start..end.min(start + u64::from(max));
-            ranges[place].start = taken.end;
-            ranges.retain(|range| !range.is_empty());
-            (!taken.is_empty()).then_some(taken)
-        })
-    }
-
-    fn change<R>(&self, change: impl FnOnce(&mut Vec<Range<u64>>) -> R) -> R {
-        let mut ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
-        let result = change(&mut ranges);
-        self.count.store(ranges.len(), Ordering::Relaxed);
-        result
     }
 }

@@ -51,6 +51,16 @@ macro_rules! stepped {
                 self.0.store(value, order);
             }
 
+            pub(crate) fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                step();
+                self.0.fetch_add(value, order)
+            }
+
+            pub(crate) fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
+                step();
+                self.0.fetch_sub(value, order)
+            }
+
             pub(crate) fn compare_exchange(
                 &self,
                 old: $value,
@@ -199,6 +209,23 @@ mod tests {
         assert!(steps > 10, "{steps}");
     }
 
+    /// What the kernel takes. Only for the test's own thread.
+    fn taken(shared: &Shared<MultiProducer<u64>>) -> Vec<u64> {
+        // SAFETY: as above.
+        unsafe { shared.kernel.take(LEN) }
+    }
+
+    /// Pushes numbers from 0 on, while another thread is parked and the kernel takes all it can. Returns how many
+    /// there was room for, and what the kernel has taken.
+    fn others_push(shared: &Shared<MultiProducer<u64>>) -> (u64, Vec<u64>) {
+        let (mut own, mut seen) = (0, Vec::new());
+        for _ in 0..20 {
+            own += shared.ring.push(&[own, own + 1]) as u64;
+            seen.extend(taken(shared));
+        }
+        (own, seen)
+    }
+
     #[test]
     #[cfg_attr(miri, ignore = "thousands of threads, minutes in an interpreter")]
     fn a_producer_parked_at_any_step_loses_nothing_and_stops_nobody() {
@@ -214,19 +241,13 @@ mod tests {
                     steps = steps.max(step);
                     break;
                 }
-                // SAFETY: only this thread takes.
-                let take = || unsafe { shared.kernel.take(LEN) };
-                let (mut own, mut seen) = (0, Vec::new());
-                for _ in 0..20 {
-                    own += shared.ring.push(&[own, own + 1]) as u64;
-                    seen.extend(take());
-                }
+                let (own, mut seen) = others_push(&shared);
                 assert!(own as usize >= LEN as usize - IN_HAND - reserved as usize, "step {step}");
                 if let Some(front) = front {
                     front.publish_with(|i| 200 + u64::from(i));
                 }
                 let pushed = parked.goes_on();
-                seen.extend(take());
+                seen.extend(taken(&shared));
                 let part = |from: u64, to: u64| {
                     seen.iter().copied().filter(move |item| (from..to).contains(item))
                 };
@@ -237,6 +258,43 @@ mod tests {
             }
         }
         assert!(steps > 10, "{steps}");
+    }
+
+    /// The same where the thread gives a reservation up, and then pushes into gaps.
+    #[test]
+    #[cfg_attr(miri, ignore = "thousands of threads, minutes in an interpreter")]
+    fn a_producer_parked_at_any_step_with_gaps_loses_nothing_and_stops_nobody() {
+        let mut steps = 0;
+        for start in STARTS {
+            for step in 0.. {
+                let shared = producers(LEN, start);
+                drop(shared.ring.reserve_exact(1));
+                let other = Arc::clone(&shared);
+                let parked = Parked::at(step, move || {
+                    drop(other.ring.reserve(2));
+                    other.ring.push(&[100, 101, 102]) as u64
+                });
+                if !parked.is_there() {
+                    parked.goes_on();
+                    steps = steps.max(step);
+                    break;
+                }
+                let (own, mut seen) = others_push(&shared);
+                assert!(own as usize >= LEN as usize - IN_HAND, "step {step}");
+                let pushed = parked.goes_on();
+                seen.extend(taken(&shared));
+                // What is left of the gaps.
+                while shared.ring.unpublished() > 0 {
+                    assert_eq!(shared.ring.push(&[200]), 1, "step {step}");
+                }
+                seen.extend(taken(&shared));
+                seen.retain(|item| *item != 200);
+                seen.sort_unstable();
+                assert!(seen.into_iter().eq((0..own).chain(100..100 + pushed)), "step {step}");
+                assert_eq!(shared.ring.free(), LEN, "step {step}");
+            }
+        }
+        assert!(steps > 20, "{steps}");
     }
 
     /// Lets one of several threads run at a time, and at each step another one that a seed picks.

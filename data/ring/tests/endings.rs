@@ -188,37 +188,41 @@ fn a_thread_that_panics_while_it_publishes_leaves_a_gap_behind_what_it_wrote() {
     assert_eq!(ring.unpublished(), 0);
 }
 
-/// Threads that end all the time, with others that push: each item of those that pushed it comes once.
+/// A gap in front holds the kernel up, and its slots are free nonetheless.
 #[test]
-fn threads_that_end_beside_others_that_push_cost_nothing() {
-    const PUSHED: u64 = 4_000;
+fn a_full_lap_behind_a_gap_is_room_for_the_gap() {
     let Shared { ring, kernel } = producer();
-    let pushes = |first: u64| {
-        move || {
-            for item in first..first + PUSHED {
-                while ring.push(&[item]) == 0 {
-                    thread::yield_now();
-                }
-            }
-        }
-    };
-    let threads = [0, PUSHED].map(|first| thread::spawn(pushes(first)));
-    let (mut seen, mut ended) = (Vec::new(), 0);
-    while seen.len() < 2 * PUSHED as usize {
-        if let Some(slots) = ring.reserve(1 + ended % 4) {
-            thread::spawn(move || drop(slots)).join().unwrap();
-            ended += 1;
-        }
-        // SAFETY: only this thread takes.
-        seen.extend(unsafe { kernel.take(LEN) });
-        // Gaps are filled by later pushes, or lie behind all of them.
-        if threads.iter().all(thread::JoinHandle::is_finished) && seen.len() < 2 * PUSHED as usize {
-            while ring.unpublished() > 0 && ring.push(&[u64::MAX]) == 1 {}
-        }
-        seen.retain(|item| *item != u64::MAX);
+    end_with(End::Return, || -> Option<Reservation<'static, u64>> { ring.reserve(HELD) });
+    assert_eq!(ring.free(), LEN);
+    let behind: Vec<u64> = (0..u64::from(LEN - HELD)).collect();
+    {
+        let held = ring.reserve(HELD);
+        assert!(ring.push_all(&behind), "to the end of the ring");
+        assert_eq!(ring.free(), 0);
+        drop(held);
     }
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
-    assert!(ended > 0);
-    seen.sort_unstable();
-    assert!(seen.into_iter().eq(0..2 * PUSHED));
+    assert_eq!((ring.free(), ring.unpublished()), (HELD, LEN));
+    // SAFETY: only this thread takes.
+    let take = || unsafe { kernel.take(LEN) };
+    assert!(take().is_empty());
+    assert!(!ring.push_all(&[9; HELD as usize + 1]));
+    assert!(ring.push_all(&[100, 101, 102]));
+    assert!(take().into_iter().eq((100..103).chain(behind)));
+    assert_eq!((ring.free(), ring.unpublished()), (LEN, 0));
+}
+
+/// What `free` counts can be pushed in one call, also if it lies in several gaps.
+#[test]
+fn a_call_fills_several_gaps_or_none() {
+    let Shared { ring, kernel } = producer();
+    let [first, written, last] = [2, 3, 2].map(|n| ring.reserve_exact(n).unwrap());
+    drop((first, last));
+    written.publish_with(|i| 100 + u64::from(i));
+    assert_eq!((ring.free(), ring.unpublished()), (5, 7));
+    assert!(ring.reserve_exact(3).is_none(), "no three lie together");
+    assert!(!ring.push_all(&[0; 6]));
+    assert_eq!((ring.free(), ring.unpublished()), (5, 7), "all or none");
+    assert!(ring.push_all(&[0, 1, 2, 3, 4]));
+    // SAFETY: only this thread takes.
+    assert_eq!(unsafe { kernel.take(LEN) }, [0, 1, 100, 101, 102, 2, 3, 4]);
 }

@@ -110,6 +110,79 @@ fn a_gap_is_filled_by_the_next_to_push() {
     });
 }
 
+/// Two threads push while there is a gap: one of them fills it, and nothing is lost.
+#[test]
+fn a_gap_is_filled_once() {
+    check(|| {
+        let shared = producers(4, u32::MAX - 1);
+        drop(shared.ring.reserve(1));
+        let other = shared.clone();
+        let thread = thread::spawn(move || assert_eq!(other.ring.push(&[1]), 1));
+        assert_eq!(shared.ring.push(&[2]), 1);
+        thread.join().unwrap();
+        assert_eq!(shared.ring.unpublished(), 0);
+        // SAFETY: the only thread left.
+        assert_eq!(sorted(unsafe { shared.kernel.take(4) }), [1, 2]);
+    });
+}
+
+/// Two reservations end at once, one behind the other: their slots are one gap in the end.
+#[test]
+fn gaps_of_two_threads_are_both_filled() {
+    check(|| {
+        let shared = producers(4, 0);
+        let other = shared.clone();
+        let thread = thread::spawn(move || drop(other.ring.reserve_exact(2)));
+        drop(shared.ring.reserve_exact(2));
+        thread.join().unwrap();
+        assert_eq!(shared.ring.free(), 4);
+        assert!(shared.ring.push_all(&[1, 2, 3, 4]));
+        assert_eq!(shared.ring.unpublished(), 0);
+        // SAFETY: the only thread left.
+        assert_eq!(unsafe { shared.kernel.take(4) }, [1, 2, 3, 4]);
+    });
+}
+
+/// A thread that has not seen how far the ring got finds a gap there.
+#[test]
+fn a_gap_behind_a_descriptor_is_filled() {
+    check(|| {
+        let shared = producers(4, u32::MAX);
+        let [leaves, pushes] = [shared.clone(), shared.clone()];
+        let leaves = thread::spawn(move || {
+            assert_eq!(leaves.ring.push(&[1]), 1);
+            drop(leaves.ring.reserve(1));
+        });
+        let pushes = thread::spawn(move || assert_eq!(pushes.ring.push(&[2]), 1));
+        leaves.join().unwrap();
+        pushes.join().unwrap();
+        assert_eq!(shared.ring.push(&[3]), 1);
+        assert_eq!(shared.ring.unpublished(), 0);
+        // SAFETY: the only thread left.
+        assert_eq!(sorted(unsafe { shared.kernel.take(4) }), [1, 2, 3]);
+    });
+}
+
+/// A thread that did not see the kernel read a slot fills it, after one that saw it has left it as a gap. This thread
+/// plays the kernel, as in [`consumers_learn_of_descriptors`].
+#[test]
+fn a_gap_is_overwritten_only_after_the_kernel() {
+    check(|| {
+        let shared = producers(1, 0);
+        assert!(shared.ring.push_all(&[1]));
+        let [leaves, fills] = [shared.clone(), shared.clone()];
+        let leaves = thread::spawn(move || drop(leaves.ring.reserve(1)));
+        let fills = thread::spawn(move || fills.ring.push(&[2]));
+        // SAFETY: the other call to `take` comes later.
+        let mut seen = unsafe { shared.kernel.take(1) };
+        leaves.join().unwrap();
+        let pushed = fills.join().unwrap();
+        // SAFETY: the only thread left.
+        seen.extend(unsafe { shared.kernel.take(1) });
+        assert_eq!(seen, [1, 2][..1 + pushed]);
+    });
+}
+
 /// The kernel consumes while slots are reused: no slot is overwritten before it was read.
 #[test]
 fn producers_reuse_slots_only_after_the_kernel() {
@@ -169,6 +242,37 @@ fn consumers_against_a_producing_kernel() {
         seen.extend(drain(&shared.ring, 2));
         assert_eq!(sorted(seen), (1..=2 + given).collect::<Vec<_>>());
     });
+}
+
+/// Consumers take up to so many each, while the kernel gives one descriptor after the other, of which nobody knows but
+/// for the first `known`. They learn of them from the kernel, or from each other.
+///
+/// The model's own thread plays the kernel: its search, led by conflicts, does not reach all orders of events if
+/// another thread does.
+fn consumers_learn_of_descriptors(known: usize, maxes: [u32; 2]) {
+    let shared = consumers(2, u32::MAX);
+    // SAFETY: only this thread gives.
+    let give = |item| assert_eq!(unsafe { shared.kernel.give(&[item]) }, 1);
+    [1, 2][..known].iter().for_each(|item| give(*item));
+    let threads = maxes.map(|max| {
+        let other = shared.clone();
+        thread::spawn(move || drain(&other.ring, max))
+    });
+    [1, 2][known..].iter().for_each(|item| give(*item));
+    let mut seen: Vec<u32> = threads.into_iter().flat_map(|t| t.join().unwrap()).collect();
+    seen.extend(drain(&shared.ring, 2));
+    assert_eq!(sorted(seen), [1, 2]);
+    assert_eq!(shared.ring.unreleased(), 0);
+}
+
+#[test]
+fn consumers_learn_of_descriptors_from_the_kernel() {
+    check(|| consumers_learn_of_descriptors(0, [2, 1]));
+}
+
+#[test]
+fn consumers_learn_of_descriptors_from_each_other() {
+    check(|| consumers_learn_of_descriptors(1, [1, 2]));
 }
 
 /// A consumer that sleeps on its claim holds back the release, and only that.

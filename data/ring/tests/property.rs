@@ -15,6 +15,8 @@ enum Step {
     Begin(u32),
     /// Finish one of those begun, picked by this number.
     Finish(usize),
+    /// Drop one that was reserved, unwritten; as finishing where slots were claimed.
+    Abandon(usize),
     /// The kernel moves by up to so many.
     Kernel(u32),
 }
@@ -23,6 +25,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         (0u32..9).prop_map(Step::Begin),
         any::<usize>().prop_map(Step::Finish),
+        any::<usize>().prop_map(Step::Abandon),
         (0u32..9).prop_map(Step::Kernel),
     ];
     prop::collection::vec(step, 0..if cfg!(miri) { 40 } else { 200 })
@@ -32,27 +35,56 @@ fn ring_shape() -> impl Strategy<Value = (u32, u32)> {
     (0u32..5).prop_flat_map(|log| (Just(1 << log), prop_oneof![any::<u32>(), u32::MAX - 40..]))
 }
 
-/// The positions begun, in ring order, with whether they are finished; from the front the finished
-/// ones become visible to the kernel.
+/// A position that is begun and not yet visible to the kernel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    Open,
+    Finished,
+    Gap,
+}
+
+/// The positions begun, in ring order; from the front the finished ones become visible to the kernel.
 #[derive(Default)]
 struct Reference {
-    begun: VecDeque<(u64, bool)>,
+    begun: VecDeque<(u64, Slot)>,
     next: u64,
 }
 
 impl Reference {
     fn begin(&mut self, n: u32) -> Vec<u64> {
         let items: Vec<u64> = (self.next..).take(n as usize).collect();
-        self.begun.extend(items.iter().map(|item| (*item, false)));
+        self.begun.extend(items.iter().map(|item| (*item, Slot::Open)));
         self.next += u64::from(n);
         items
     }
 
+    /// Up to `max` slots of the first gap; without one, new ones if there is room for them.
+    fn reserve(&mut self, max: u32, room: u32) -> Vec<u64> {
+        let gap = self.begun.iter_mut().skip_while(|(_, slot)| *slot != Slot::Gap);
+        let gap = gap.take_while(|(_, slot)| *slot == Slot::Gap).take(max as usize);
+        let items: Vec<u64> = gap
+            .map(|(item, slot)| {
+                *slot = Slot::Open;
+                *item
+            })
+            .collect();
+        if items.is_empty() { self.begin(room.min(max)) } else { items }
+    }
+
+    fn set(&mut self, items: &[u64], now: Slot) {
+        let begun = self.begun.iter_mut().filter(|(item, _)| items.contains(item));
+        begun.for_each(|(_, slot)| *slot = now);
+    }
+
     fn finish(&mut self, items: &[u64]) -> usize {
-        self.begun.iter_mut().filter(|(item, _)| items.contains(item)).for_each(|b| b.1 = true);
-        let n = self.begun.iter().take_while(|(_, finished)| *finished).count();
+        self.set(items, Slot::Finished);
+        let n = self.begun.iter().take_while(|(_, slot)| *slot == Slot::Finished).count();
         self.begun.drain(..n);
         n
+    }
+
+    fn gaps(&self) -> u32 {
+        self.begun.iter().filter(|(_, slot)| *slot == Slot::Gap).count() as u32
     }
 }
 
@@ -76,11 +108,11 @@ proptest! {
             match step {
                 Step::Begin(max) => {
                     let room = len - visible - reference.begun.len() as u32;
-                    prop_assert_eq!(ring.free(), room);
+                    prop_assert_eq!(ring.free(), room + reference.gaps());
                     let reservation = ring.reserve(max);
+                    let items = reference.reserve(max, room);
                     let n = reservation.as_ref().map_or(0, |r| r.len());
-                    prop_assert_eq!(n, room.min(max));
-                    let items = reference.begin(n);
+                    prop_assert_eq!(n as usize, items.len());
                     open.extend(reservation.map(|r| (r, items)));
                 }
                 Step::Finish(pick) if !open.is_empty() => {
@@ -88,7 +120,12 @@ proptest! {
                     reservation.publish_with(|i| items[i as usize]);
                     visible += reference.finish(&items) as u32;
                 }
-                Step::Finish(_) => {}
+                Step::Abandon(pick) if !open.is_empty() => {
+                    let (reservation, items) = open.swap_remove(pick % open.len());
+                    drop(reservation);
+                    reference.set(&items, Slot::Gap);
+                }
+                Step::Finish(_) | Step::Abandon(_) => {}
                 Step::Kernel(max) => {
                     // SAFETY: as above.
                     let seen = unsafe { kernel.take(max) };
@@ -120,13 +157,13 @@ proptest! {
                     waiting -= n;
                     open.extend(claim.map(|c| (c, items)));
                 }
-                Step::Finish(pick) if !open.is_empty() => {
+                Step::Finish(pick) | Step::Abandon(pick) if !open.is_empty() => {
                     let (claim, items) = open.swap_remove(pick % open.len());
                     prop_assert!(claim.iter().eq(items.iter().copied()));
                     drop(claim);
                     reference.finish(&items);
                 }
-                Step::Finish(_) => {}
+                Step::Finish(_) | Step::Abandon(_) => {}
                 Step::Kernel(max) => {
                     let items: Vec<u64> = (given..).take(max as usize).collect();
                     let room = len - waiting - reference.begun.len() as u32;

@@ -208,3 +208,81 @@ fn a_sleeping_reservation_costs_at_most_a_lap() {
     // SAFETY: a single thread.
     assert_eq!(unsafe { kernel.take(8) }, [100, 101, 1, 2, 3, 4, 5, 6]);
 }
+
+/// Threads that end with a reservation all the time, beside others that push: each item of those arrives once.
+#[test]
+fn threads_that_end_beside_others_that_push_cost_nothing() {
+    const PUSHED: u64 = if cfg!(miri) { 30 } else { 4_000 };
+    /// What fills the last gaps.
+    const NOTHING: u64 = u64::MAX;
+    let kernel = SimulatedKernel::new(8, u32::MAX - 2, 0u64).unwrap();
+    // SAFETY: `kernel` lives until the end of the function, the scope ends before.
+    let ring = unsafe { MultiProducer::new(kernel.parts()) }.unwrap();
+    let push = |item| {
+        while ring.push(&[item]) == 0 {
+            thread::yield_now();
+        }
+    };
+    let (mut seen, mut ended) = (Vec::new(), 0);
+    thread::scope(|scope| {
+        let threads =
+            [0, PUSHED].map(|first| scope.spawn(move || (first..first + PUSHED).for_each(push)));
+        while seen.len() < 2 * PUSHED as usize {
+            if let Some(slots) = ring.reserve(1 + ended % 4) {
+                thread::scope(|scope| scope.spawn(move || drop(slots)).join().unwrap());
+                ended += 1;
+            }
+            // SAFETY: only this thread takes.
+            seen.extend(unsafe { kernel.take(8) });
+            // Gaps are filled by later pushes, or lie behind all of them.
+            if threads.iter().all(thread::ScopedJoinHandle::is_finished) {
+                while ring.unpublished() > 0 && ring.push(&[NOTHING]) == 1 {}
+            }
+            seen.retain(|item| *item != NOTHING);
+        }
+    });
+    assert!(ended > 0);
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(0..2 * PUSHED));
+}
+
+/// Every thread leaves gaps and fills those of others, and none of their items is lost or doubled.
+#[test]
+fn gaps_of_many_threads_are_each_filled_once() {
+    const ITEMS: u64 = if cfg!(miri) { 40 } else { 10_000 };
+    let kernel = SimulatedKernel::new(16, u32::MAX - 5, 0u64).unwrap();
+    // SAFETY: `kernel` lives until the end of the function, the scope ends before.
+    let ring = unsafe { MultiProducer::new(kernel.parts()) }.unwrap();
+    let produce = |me: u64| {
+        for sequence in 0..ITEMS {
+            if sequence % 3 == me % 3 {
+                drop(ring.reserve(1 + (sequence % 4) as u32));
+            }
+            while ring.push(&[tag(me, sequence)]) == 0 {
+                thread::yield_now();
+            }
+        }
+    };
+    let mut seen = Vec::new();
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|me| scope.spawn(move || produce(me))).collect();
+        let take = |seen: &mut Vec<u64>| {
+            // SAFETY: only this thread takes.
+            seen.extend(unsafe { kernel.take(5) });
+        };
+        while !threads.iter().all(thread::ScopedJoinHandle::is_finished) {
+            take(&mut seen);
+            thread::yield_now();
+        }
+        // The last ones may lie behind gaps.
+        while ring.unpublished() > 0 {
+            assert_eq!(ring.push(&[u64::MAX]), 1);
+        }
+        (0..16).for_each(|_| take(&mut seen));
+    });
+    assert_eq!(ring.free(), 16, "no gap is left");
+    seen.retain(|item| *item != u64::MAX);
+    seen.sort_unstable();
+    let all = (0..THREADS).flat_map(|me| (0..ITEMS).map(move |sequence| tag(me, sequence)));
+    assert!(seen.into_iter().eq(all), "each once");
+}

@@ -105,7 +105,12 @@ impl<T> Wheel<T> {
             self.elapsed = self.elapsed.max(now / self.tick);
             return None;
         }
-        self.advance(now / self.tick);
+        let tick = now / self.tick;
+        // All slots in use lie ahead: within a tick there is nothing new.
+        if tick <= self.elapsed && self.opened.is_none() && self.lists[DUE].is_empty() {
+            return None;
+        }
+        self.advance(tick);
         if self.opened.is_some() {
             return None;
         }

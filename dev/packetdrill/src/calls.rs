@@ -1,4 +1,4 @@
-//! System calls on sockets.
+//! System calls on sockets, as far as they do not block.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -6,7 +6,7 @@ use weever_tcp::{
     ConnectError, Connection, Failure, Id, ListenerConfig, ListenerId, Settings, State as TcpState,
 };
 
-use crate::stack::{Errno, Stack, State};
+use crate::stack::{Errno, State};
 
 /// The first descriptor: none of the process's.
 const FIRST: i32 = 10_000;
@@ -49,7 +49,7 @@ pub(crate) enum Role {
 pub(crate) struct Flags(pub(crate) i32);
 
 impl Flags {
-    fn has(self, flag: i32) -> bool {
+    pub(crate) fn has(self, flag: i32) -> bool {
         self.0 & flag != 0
     }
 }
@@ -80,7 +80,7 @@ impl State {
         Ok((id, self.endpoint().get(id).ok_or(libc::ENOTCONN)?))
     }
 
-    fn add(&mut self, family: i32, nonblocking: bool, role: Role) -> i32 {
+    pub(crate) fn add(&mut self, family: i32, nonblocking: bool, role: Role) -> i32 {
         let fd = self.free_descriptor();
         let socket = Socket {
             family,
@@ -120,7 +120,7 @@ impl State {
         next.is_some()
     }
 
-    fn accept(&mut self, fd: i32) -> Result<(i32, SocketAddr), Errno> {
+    pub(crate) fn accept(&mut self, fd: i32) -> Result<(i32, SocketAddr), Errno> {
         let (family, wanted) = match self.socket(fd)? {
             Socket { role: Role::Listening { .. }, family, wanted, .. } => (*family, *wanted),
             _ => return Err(libc::EINVAL),
@@ -142,7 +142,7 @@ impl State {
         Ok((new, SocketAddr::new(tuple.remote, tuple.remote_port)))
     }
 
-    fn listen(&mut self, fd: i32, backlog: i32) -> Result<(), Errno> {
+    pub(crate) fn listen(&mut self, fd: i32, backlog: i32) -> Result<(), Errno> {
         let socket = self.socket(fd)?;
         if let Role::Connection(_) = socket.role {
             return Err(libc::EINVAL);
@@ -171,7 +171,7 @@ impl State {
         Ok(())
     }
 
-    fn connect(&mut self, fd: i32, to: SocketAddr) -> Result<(), Errno> {
+    pub(crate) fn connect(&mut self, fd: i32, to: SocketAddr) -> Result<(), Errno> {
         let socket = self.socket(fd)?;
         match socket.role {
             Role::Listening { .. } => return Err(libc::EISCONN),
@@ -219,7 +219,12 @@ impl State {
 
     /// A write with `MSG_FASTOPEN`, or the first one after `TCP_FASTOPEN_CONNECT`: octets go with the SYN. Without the
     /// server's cookie it fails with `EINPROGRESS`, and the SYN asks for the cookie.
-    fn write_fast(&mut self, fd: i32, octets: &[u8], to: SocketAddr) -> Result<usize, Errno> {
+    pub(crate) fn write_fast(
+        &mut self,
+        fd: i32,
+        octets: &[u8],
+        to: SocketAddr,
+    ) -> Result<usize, Errno> {
         if !matches!(self.socket(fd)?.role, Role::Fresh) {
             return Err(libc::EISCONN);
         }
@@ -234,7 +239,7 @@ impl State {
     }
 
     /// Whether a connection that was asked for is there; `EAGAIN` as long as that is open.
-    fn connected(&mut self, fd: i32) -> Result<(), Errno> {
+    pub(crate) fn connected(&mut self, fd: i32) -> Result<(), Errno> {
         match self.connection(fd)?.1.state() {
             TcpState::SynSent | TcpState::SynReceived => Err(libc::EAGAIN),
             TcpState::Closed => Err(self.failed(fd).unwrap_or(libc::ECONNABORTED)),
@@ -249,7 +254,7 @@ impl State {
             .map_or(0, |(_, there)| room.saturating_sub(there.queued() - there.acknowledged()))
     }
 
-    fn write(&mut self, fd: i32, octets: &[u8], flags: Flags) -> Result<usize, Errno> {
+    pub(crate) fn write(&mut self, fd: i32, octets: &[u8], flags: Flags) -> Result<usize, Errno> {
         let (id, connection) = self
             .connection(fd)
             .map_err(|errno| if errno == libc::ENOTCONN { libc::EPIPE } else { errno })?;
@@ -286,7 +291,7 @@ impl State {
         Ok(part.len())
     }
 
-    fn read(&mut self, fd: i32, out: &mut [u8], flags: Flags) -> Result<usize, Errno> {
+    pub(crate) fn read(&mut self, fd: i32, out: &mut [u8], flags: Flags) -> Result<usize, Errno> {
         let (id, connection) = self.connection(fd)?;
         let (readable, finished) = (connection.readable(), connection.is_finished());
         let over = connection.state() == TcpState::Closed;
@@ -312,7 +317,7 @@ impl State {
         Ok(len)
     }
 
-    fn close(&mut self, fd: i32) -> Result<(), Errno> {
+    pub(crate) fn close(&mut self, fd: i32) -> Result<(), Errno> {
         let now = self.now;
         self.pollers.values_mut().for_each(|poller| poller.forget(fd));
         let Some(socket) = self.sockets.remove(&fd) else {
@@ -337,7 +342,7 @@ impl State {
         Ok(())
     }
 
-    fn shutdown(&mut self, fd: i32, how: i32) -> Result<(), Errno> {
+    pub(crate) fn shutdown(&mut self, fd: i32, how: i32) -> Result<(), Errno> {
         let (id, _) = self.connection(fd)?;
         let now = self.now;
         if matches!(how, libc::SHUT_RD | libc::SHUT_RDWR) {
@@ -347,121 +352,5 @@ impl State {
             self.endpoint().shutdown(id, now);
         }
         Ok(())
-    }
-}
-
-impl Stack {
-    pub(crate) fn socket(&self, family: i32, kind: i32, protocol: i32) -> Result<i32, Errno> {
-        let nonblocking = kind & libc::SOCK_NONBLOCK != 0;
-        let kind = kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
-        if !matches!(family, libc::AF_INET | libc::AF_INET6) {
-            return Err(libc::EAFNOSUPPORT);
-        }
-        if kind != libc::SOCK_STREAM || !matches!(protocol, 0 | libc::IPPROTO_TCP) {
-            return Err(libc::EPROTONOSUPPORT);
-        }
-        Ok(self.with(|state| {
-            state.renew();
-            state.add(family, nonblocking, Role::Fresh)
-        }))
-    }
-
-    pub(crate) fn bind(&self, fd: i32, local: SocketAddr) -> Result<(), Errno> {
-        self.with(|state| {
-            let socket = state.socket(fd)?;
-            if socket.local.is_some() {
-                return Err(libc::EINVAL);
-            }
-            socket.local = Some(local);
-            Ok(())
-        })
-    }
-
-    pub(crate) fn listen(&self, fd: i32, backlog: i32) -> Result<(), Errno> {
-        self.with(|state| state.listen(fd, backlog))
-    }
-
-    fn is_nonblocking(&self, fd: i32, flags: Flags) -> Result<bool, Errno> {
-        self.with(|state| Ok(state.socket(fd)?.nonblocking || flags.has(libc::MSG_DONTWAIT)))
-    }
-
-    /// Does a call at once, or until it no longer would block.
-    fn perform<T>(
-        &self,
-        nonblocking: bool,
-        mut call: impl FnMut(&mut State) -> Result<T, Errno>,
-    ) -> Result<T, Errno> {
-        if nonblocking { self.with(call) } else { self.wait(None, &mut call) }
-    }
-
-    pub(crate) fn accept(&self, fd: i32) -> Result<(i32, SocketAddr), Errno> {
-        let nonblocking = self.is_nonblocking(fd, Flags::default())?;
-        self.perform(nonblocking, |state| state.accept(fd))
-    }
-
-    pub(crate) fn connect(&self, fd: i32, to: SocketAddr) -> Result<(), Errno> {
-        let nonblocking = self.is_nonblocking(fd, Flags::default())?;
-        match self.with(|state| state.connect(fd, to)) {
-            Err(libc::EINPROGRESS) if !nonblocking => self.wait(None, |state| state.connected(fd)),
-            done => done,
-        }
-    }
-
-    /// Connects and writes (`MSG_FASTOPEN`).
-    pub(crate) fn write_fast(
-        &self,
-        fd: i32,
-        octets: &[u8],
-        flags: Flags,
-        to: SocketAddr,
-    ) -> Result<usize, Errno> {
-        match self.with(|state| state.write_fast(fd, octets, to)) {
-            Err(libc::EINPROGRESS) if !self.is_nonblocking(fd, flags)? => {
-                self.wait(None, |state| state.connected(fd))?;
-                self.write(fd, octets, flags)
-            }
-            done => done,
-        }
-    }
-
-    /// Writes all, or as much as there is room for if it is not to block.
-    pub(crate) fn write(&self, fd: i32, octets: &[u8], flags: Flags) -> Result<usize, Errno> {
-        let waits_for = self.with(|state| state.socket(fd).ok().and_then(|it| it.waits_for.take()));
-        if let Some(to) = waits_for {
-            return self.write_fast(fd, octets, flags, to);
-        }
-        let nonblocking = self.is_nonblocking(fd, flags)?;
-        let mut done = 0;
-        let written = self.perform(nonblocking, |state| {
-            done += state.write(fd, &octets[done..], flags)?;
-            if done < octets.len() && !nonblocking { Err(libc::EAGAIN) } else { Ok(()) }
-        });
-        match written {
-            Err(errno) if done == 0 => Err(errno),
-            _ => Ok(done),
-        }
-    }
-
-    pub(crate) fn read(&self, fd: i32, out: &mut [u8], flags: Flags) -> Result<usize, Errno> {
-        let nonblocking = self.is_nonblocking(fd, flags)?;
-        let all = flags.has(libc::MSG_WAITALL);
-        let mut done = 0;
-        let read = self.perform(nonblocking, |state| {
-            let len = state.read(fd, &mut out[done..], flags)?;
-            done += len;
-            if all && len > 0 && done < out.len() { Err(libc::EAGAIN) } else { Ok(()) }
-        });
-        match read {
-            Err(errno) if done == 0 => Err(errno),
-            _ => Ok(done),
-        }
-    }
-
-    pub(crate) fn close(&self, fd: i32) -> Result<(), Errno> {
-        self.with(|state| state.close(fd))
-    }
-
-    pub(crate) fn shutdown(&self, fd: i32, how: i32) -> Result<(), Errno> {
-        self.with(|state| state.shutdown(fd, how))
     }
 }

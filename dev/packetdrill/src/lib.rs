@@ -8,7 +8,7 @@
 //!  packetdrill's thread:  gettimeofday, usleep ─► Stack::pass ─► timers ──┐
 //!                         netdev_send ─► packet::take ─► Endpoint ────────┼─► outbox, stamped with the time
 //!                         netdev_receive ◄────────────────────────────────┘
-//!  its second thread:     accept, read, … ─► calls ─► Endpoint, or asleep until something has changed
+//!  its second thread:     accept, read, … ─► blocking ─► calls ─► Endpoint, or asleep until something has changed
 //! ```
 //!
 //! The clock is virtual: a microsecond passes with each look at it, and as much as is asked for in `usleep` and in
@@ -25,6 +25,7 @@
     reason = "the table of functions is C's, and so are the buffers in its calls"
 )]
 
+mod blocking;
 mod calls;
 mod interface;
 mod memory;

@@ -11,6 +11,7 @@ use weever_link::memory::MemoryLink;
 use weever_models::counters::HOST_SOURCE;
 use weever_models::{HostConfig, Socket, host};
 use weever_packet::{Burst, Endpoints, Flags, HugePages, Nanos, Pool, PoolConfig};
+use weever_plan::simplify::HandOver;
 use weever_wire::ipv4::protocol;
 use weever_wire::ipv6::mapped;
 
@@ -85,7 +86,7 @@ impl SimHost {
         let mut graph =
             host(&with_dhcp_socket(sockets_of(&spec))).map_err(|e| failed(e.to_string()))?;
         sockets::fit(&mut graph).ok_or_else(|| failed("its graph has no UDP".into()))?;
-        builder.graph(graph, HOST_SOURCE);
+        builder.graph(HandOver::default().with_entrance(&graph, "RxQueue"), HOST_SOURCE);
         builder.registry(weever_blocks_std::registry().with(&[&SEND_TYPE, &LISTEN, &KEEP]));
         let inbox = Arc::new(Inbox::default());
         builder.env().provide(Arc::clone(&inbox));
@@ -105,6 +106,11 @@ impl SimHost {
     /// A turn of its workers; whether there may be more to do at this instant.
     pub(crate) fn step(&mut self, now: Nanos) -> bool {
         self.workers.step(&mut self.stack, now)
+    }
+
+    /// Whether its workers have turns while another thread changes their graph.
+    pub(crate) fn attend(&mut self, attends: bool) {
+        (0..self.workers.count()).for_each(|number| self.stack.worker(number).attend(attends));
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {

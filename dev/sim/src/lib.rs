@@ -21,7 +21,9 @@
 //! ```
 //!
 //! A host may have several [workers](Topology::workers), at different speeds. Its listening ports have state for
-//! each flow, which goes to another worker while datagrams arrive ([`Sim::move_flow`]).
+//! each flow, which goes to another worker while datagrams arrive ([`Sim::move_flow`]), as do sets of flows that a filter
+//! takes ([`Sim::move_flows`]), those of a worker whose queues fail ([`Sim::cut_off`]), and those of one that gets
+//! another part of the graph ([`Sim::fit`]).
 #![forbid(unsafe_code)]
 
 mod host;

@@ -1,10 +1,12 @@
 //! Letting time pass.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weever_blocks_std::host::Network;
-use weever_engine::{Moved, Publisher, Reading};
+use weever_engine::{Fit, Moved, Publisher, Reading, TeamError};
 use weever_packet::Nanos;
 
 use crate::host::{CableId, HostId, HostSpec, SimHost};
@@ -12,6 +14,9 @@ use crate::{Datagram, SimError};
 
 /// Turns without time passing after which a simulation is taken for one that never comes to rest.
 const RESTLESS: usize = 100_000;
+
+/// How long a change waits for workers: as long as the machine takes to let some time of the simulation pass.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A network that runs, as far as its clock has come.
 ///
@@ -111,6 +116,53 @@ impl Sim {
     ) -> Result<(), SimError> {
         let SimHost { name, stack, workers, .. } = &mut self.hosts[host.0];
         workers.begin(stack, name, (peer, port), worker)
+    }
+
+    /// The same for all flows of peers with these ports, by a filter for the ports: the host's workers list their
+    /// flows, and those that the filter takes move together.
+    ///
+    /// # Errors
+    /// When the host has no such worker.
+    pub fn move_flows(
+        &mut self,
+        host: HostId,
+        ports: RangeInclusive<u16>,
+        worker: u16,
+    ) -> Result<(), SimError> {
+        let SimHost { name, stack, workers, .. } = &mut self.hosts[host.0];
+        workers.begin_set(stack, name, ports, worker)
+    }
+
+    /// Has the queues of a host's worker fail, whose flows then go to another. Frames in them are lost, and what
+    /// filters have sent there arrives at the first worker.
+    pub fn cut_off(&mut self, host: HostId, worker: u16) {
+        self.hosts[host.0].workers.cut_off(worker);
+    }
+
+    /// Has a host's workers run other parts of the graph ([`Publisher::fit`]). Calls `meanwhile` until the change is
+    /// made, which is to let some time pass each time. How often that is depends on the machine: such a run is not
+    /// the same each time.
+    ///
+    /// # Errors
+    /// When a part does not do.
+    pub fn fit(
+        &mut self,
+        host: HostId,
+        fit: Option<Arc<Fit>>,
+        mut meanwhile: impl FnMut(&mut Sim),
+    ) -> Result<(), TeamError> {
+        let publisher = Arc::clone(self.publisher(host));
+        publisher.set_patience(PATIENCE);
+        self.hosts[host.0].attend(true);
+        let outcome = std::thread::scope(|scope| {
+            let change = scope.spawn(move || publisher.fit(fit));
+            while !change.is_finished() {
+                meanwhile(self);
+            }
+            change.join()
+        });
+        self.hosts[host.0].attend(false);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map(|_| ())
     }
 
     /// The results of all moves of a host's flows so far.

@@ -8,7 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weever_block::{
-    Block, BlockType, Build, BuildError, Cx, FlowClaim, FlowKey, PortDoc, Ports, State, StateKind,
+    Block, BlockType, Build, BuildError, Cx, FlowClaim, FlowEnds, FlowKey, PortDoc, Ports, State,
+    StateKind,
 };
 use weever_graph::{Attr, Edge, Effects, Graph, Node, NodeKind, Port};
 use weever_packet::{Buffer, Burst, Mask, Nanos, bits};
@@ -23,6 +24,7 @@ const LISTENER: &str = "RxL4UDPDiscard";
 pub(crate) const FLOWS: &str = "SimFlows";
 /// The next node in sending.
 const UDP: &str = "TxL4UDPAllocateHeader";
+const UDP_NUMBER: u8 = weever_wire::ipv4::protocol::UDP;
 
 /// A datagram that a host has received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,8 +129,14 @@ impl Block for Listen {
 
 struct Keep {
     inbox: Arc<Inbox>,
-    /// How many datagrams of each flow have come.
-    flows: HashMap<FlowKey, u64>,
+    flows: HashMap<FlowKey, Kept>,
+}
+
+/// A flow, and how many datagrams of it have come.
+#[derive(Clone, Copy)]
+struct Kept {
+    ends: FlowEnds,
+    datagrams: u64,
 }
 
 fn keep(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
@@ -166,9 +174,12 @@ impl Block for Keep {
                 cx.send_to_owner(task, flow);
                 continue;
             }
-            let serial = self.flows.entry(flow).or_default();
-            let datagram = Datagram { serial: *serial, worker: cx.worker, ..datagram };
-            *serial += 1;
+            // The address of the host's end is of no interest to the filters here.
+            let local = SocketAddr::from(([0; 4], datagram.port));
+            let ends = FlowEnds { key: flow, protocol: UDP_NUMBER, local, remote: datagram.from };
+            let kept = self.flows.entry(flow).or_insert(Kept { ends, datagrams: 0 });
+            let datagram = Datagram { serial: kept.datagrams, worker: cx.worker, ..datagram };
+            kept.datagrams += 1;
             self.inbox.lock().push(datagram);
             ports.enable(0, 1 << task);
         }
@@ -178,12 +189,18 @@ impl Block for Keep {
         read(packet, 0).as_ref().map(flow)
     }
 
+    /// In one part: there are few.
+    fn list_flows(&self, _: usize, list: &mut Vec<FlowEnds>) -> Option<usize> {
+        list.extend(self.flows.values().map(|kept| kept.ends));
+        None
+    }
+
     fn export_flow(&mut self, key: FlowKey) -> Option<State> {
-        self.flows.remove(&key).map(|serial| Box::new(serial) as State)
+        self.flows.remove(&key).map(|kept| Box::new(kept) as State)
     }
 
     fn import_flow(&mut self, key: FlowKey, state: State) -> Result<(), State> {
-        self.flows.insert(key, *state.downcast::<u64>()?);
+        self.flows.insert(key, *state.downcast::<Kept>()?);
         Ok(())
     }
 }

@@ -1,7 +1,8 @@
 //! A device with several queues: it sorts the frames that arrive into them, by a filter for each peer's UDP
 //! port, as a NIC does.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,8 +19,10 @@ struct Device {
     inner: Box<dyn LinkQueue>,
     /// Frames that were sorted and not received yet, by queue.
     waiting: Vec<VecDeque<Buffer>>,
-    /// The queue of each port of a peer that has a filter; others go to the first.
-    filters: HashMap<u16, u16>,
+    /// The queue of each range of peers' ports that has a filter, the last first; others go to the first queue.
+    filters: Vec<(RangeInclusive<u16>, u16)>,
+    /// The queues that have failed.
+    failed: Vec<bool>,
     /// Datagrams in the order of their arrival.
     arrived: Vec<(u16, Vec<u8>)>,
     burst: Burst,
@@ -34,9 +37,28 @@ impl Sorter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on datagrams of this port of a peer go to another queue.
-    pub(crate) fn set(&self, port: u16, queue: u16) {
-        self.lock().filters.insert(port, queue);
+    /// From now on datagrams of these ports of a peer go to another queue.
+    pub(crate) fn set(&self, ports: RangeInclusive<u16>, queue: u16) {
+        let filters = &mut self.lock().filters;
+        let hidden = |(of, _): &(RangeInclusive<u16>, u16)| {
+            ports.contains(of.start()) && ports.contains(of.end())
+        };
+        filters.retain(|filter| !hidden(filter));
+        filters.insert(0, (ports, queue));
+    }
+
+    /// A queue fails: the frames that wait in it are lost, as if they had not arrived, and those of its filters go
+    /// to the first queue.
+    pub(crate) fn fail(&self, queue: u16) {
+        let Device { waiting, filters, failed, arrived, .. } = &mut *self.lock();
+        failed[usize::from(queue)] = true;
+        for lost in waiting[usize::from(queue)].drain(..).rev() {
+            let Some((port, octets)) = datagram(lost.data()) else { continue };
+            if let Some(at) = arrived.iter().rposition(|(of, o)| (*of, &**o) == (port, octets)) {
+                arrived.remove(at);
+            }
+        }
+        filters.iter_mut().filter(|(_, to)| *to == queue).for_each(|(_, to)| *to = 0);
     }
 
     /// The datagrams that have arrived since the last call, in order: the peer's port and the payload.
@@ -58,7 +80,8 @@ impl SortedLink {
         let device = Device {
             inner: link.take_queues().pop()?,
             waiting: (0..queues).map(|_| VecDeque::new()).collect(),
-            filters: HashMap::new(),
+            filters: Vec::new(),
+            failed: vec![false; usize::from(queues)],
             arrived: Vec::new(),
             burst: Burst::new(),
         };
@@ -100,7 +123,10 @@ impl Device {
             let received = self.inner.rx(pool, &mut self.burst, BURST)?;
             for packet in (0..received).filter_map(|slot| self.burst.take(slot)) {
                 let read = datagram(packet.data()).map(|(port, octets)| (port, octets.to_vec()));
-                let queue = read.as_ref().and_then(|(port, _)| self.filters.get(port)).copied();
+                let queue = read.as_ref().and_then(|(port, _)| {
+                    let takes = |(ports, _): &&(RangeInclusive<u16>, u16)| ports.contains(port);
+                    self.filters.iter().find(takes).map(|(_, queue)| *queue)
+                });
                 self.arrived.extend(read);
                 self.waiting[usize::from(queue.unwrap_or(0))].push_back(packet);
             }
@@ -126,6 +152,10 @@ impl LinkQueue for SortedQueue {
         max: usize,
     ) -> Result<usize, LinkError> {
         let mut device = self.sorter.lock();
+        if device.failed[usize::from(self.number)] {
+            let (link, why) = (format!("queue {}", self.number), "it was made to fail".into());
+            return Err(LinkError::Gone { link, why });
+        }
         device.sort(pool)?;
         let waiting = &mut device.waiting[usize::from(self.number)];
         let count = waiting.len().min(max).min(BURST);

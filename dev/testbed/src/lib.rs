@@ -33,7 +33,7 @@ use std::io;
 
 pub use link::{LinkCounters, LinkInfo};
 pub use namespace::Namespace;
-pub use process::{SKIPPED, allowed_cores, pin_to, privileged};
+pub use process::{BPF_FILES, SKIPPED, allowed_cores, own_bpf_files, pin_to, privileged};
 pub use veth::{Fixture, Veth, VethEnd};
 
 /// An Ethernet hardware address.

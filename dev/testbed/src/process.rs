@@ -3,7 +3,8 @@
 use std::io;
 use std::sync::OnceLock;
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, CpuSet, sched_getaffinity, sched_setaffinity, unshare};
 use nix::unistd::Pid;
 
 use crate::Namespace;
@@ -56,6 +57,21 @@ pub fn pin_to(core: usize) -> io::Result<()> {
 pub fn allowed_cores() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(THIS_THREAD)?;
     Ok((0..CpuSet::count()).filter(|&core| set.is_set(core).unwrap_or(false)).collect())
+}
+
+/// Where [`own_bpf_files`] mounts: the usual place.
+pub const BPF_FILES: &str = "/sys/fs/bpf";
+
+/// Gives the calling thread, and the threads and processes that it starts from now on, an empty BPF file system at
+/// [`BPF_FILES`] that nobody else sees and that ends with them.
+///
+/// # Errors
+/// The kernel's word: EPERM without CAP_SYS_ADMIN, ENODEV without eBPF.
+pub fn own_bpf_files() -> io::Result<()> {
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    let nothing = None::<&str>;
+    mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing)?;
+    Ok(mount(Some("bpf"), BPF_FILES, Some("bpf"), MsFlags::empty(), nothing)?)
 }
 
 #[cfg(test)]

@@ -72,6 +72,8 @@ pub enum Field {
     Ip4Hlen,
     /// IPv4 total length, 16 bits.
     Ip4Len,
+    /// Whether an option of IPv4 asks routers to look at the datagram (RFC 2113), 1 bit.
+    Ip4Alert,
     /// Length of an IPv6 packet with its fixed header, in bytes, 17 bits.
     Ip6Len,
     /// IPv6 hop limit, 8 bits.
@@ -84,6 +86,12 @@ pub enum Field {
     IpUpper,
     /// Bytes from the transport header to the end of the IP packet, as far as they are there: 17 bits.
     L4Len,
+    /// IGMP type, 8 bits.
+    IgmpType,
+    /// IGMP code: the time that queries give for answers, 0 in those of version 1. 8 bits.
+    IgmpCode,
+    /// The group that an IGMP message is about, 32 bits; 0.0.0.0 in general queries.
+    IgmpGroup,
     /// ICMPv6 type behind extension headers, 8 bits.
     Icmp6Type,
     /// ICMPv6 code behind extension headers, 8 bits.
@@ -119,7 +127,7 @@ impl Field {
     ];
 
     /// Every field that is known only to a stack which has looked at the packet.
-    pub const DERIVED: [Field; 17] = [
+    pub const DERIVED: [Field; 21] = [
         Field::FrameGroup,
         Field::FrameVlan,
         Field::EthOuter,
@@ -129,11 +137,15 @@ impl Field {
         Field::L3Len,
         Field::Ip4Hlen,
         Field::Ip4Len,
+        Field::Ip4Alert,
         Field::Ip6Len,
         Field::Ip6Hops,
         Field::Ip6Alert,
         Field::IpUpper,
         Field::L4Len,
+        Field::IgmpType,
+        Field::IgmpCode,
+        Field::IgmpGroup,
         Field::Icmp6Type,
         Field::Icmp6Code,
         Field::UdpLen,
@@ -178,11 +190,15 @@ impl Field {
             Field::L3Len => "l3.len",
             Field::Ip4Hlen => "ip4.hlen",
             Field::Ip4Len => "ip4.len",
+            Field::Ip4Alert => "ip4.alert",
             Field::Ip6Len => "ip6.len",
             Field::Ip6Hops => "ip6.hops",
             Field::Ip6Alert => "ip6.alert",
             Field::IpUpper => "ip.upper",
             Field::L4Len => "l4.len",
+            Field::IgmpType => "igmp.type",
+            Field::IgmpCode => "igmp.code",
+            Field::IgmpGroup => "igmp.group",
             Field::Icmp6Type => "icmp6.type",
             Field::Icmp6Code => "icmp6.code",
             Field::UdpLen => "udp.len",
@@ -197,13 +213,14 @@ impl Field {
             Field::EthOuter | Field::VlanType | Field::Ip4Len | Field::UdpLen => 16,
             Field::L3Len | Field::L4Len | Field::Ip6Len => 17,
             Field::VlanId | Field::FrameVlan => 12,
-            Field::ArpTpa | Field::ArpSpa | Field::Ip4Src | Field::Ip4Dst => 32,
+            Field::ArpTpa | Field::ArpSpa | Field::Ip4Src | Field::Ip4Dst | Field::IgmpGroup => 32,
             Field::Ip6Src | Field::Ip6Dst => 128,
             Field::IpVersion => 4,
             Field::Ip4Frag => 14,
-            Field::FrameGroup | Field::Ip6Alert => 1,
+            Field::FrameGroup | Field::Ip4Alert | Field::Ip6Alert => 1,
             Field::Ip4Hlen => 6,
             Field::Ip6Hops | Field::Icmp6Type | Field::Icmp6Code | Field::IpUpper => 8,
+            Field::IgmpType | Field::IgmpCode => 8,
             Field::Ip4Proto
             | Field::Ip4Ttl
             | Field::Ip6Next
@@ -244,12 +261,14 @@ pub enum Set {
     Martians,
     /// Destinations of other hosts, if packets that the interface receives are forwarded.
     Forwarded,
+    /// Addresses of the interface's own subnets.
+    Subnets,
 }
 
 impl Set {
     /// Every set.
-    pub const ALL: [Set; 5] =
-        [Set::Ours, Set::Joined, Set::Broadcasts, Set::Martians, Set::Forwarded];
+    pub const ALL: [Set; 6] =
+        [Set::Ours, Set::Joined, Set::Broadcasts, Set::Martians, Set::Forwarded, Set::Subnets];
 
     /// Its name in predicates: `ip4.dst in ours`.
     pub fn name(self) -> &'static str {
@@ -259,6 +278,7 @@ impl Set {
             Set::Broadcasts => "broadcasts",
             Set::Martians => "martians",
             Set::Forwarded => "forwarded",
+            Set::Subnets => "subnets",
         }
     }
 }

@@ -47,7 +47,7 @@ struct Shape {
 const PORTS: [u16; 6] = [53, 54, 80, 1024, 11211, 65535];
 
 fn shape() -> impl Strategy<Value = Shape> {
-    let l3 = (any::<bool>(), select(vec![1u8, 6, 17, 132, 58, 2]), (0u8..4, 0u8..4));
+    let l3 = (any::<bool>(), select(vec![1u8, 6, 17, 132, 58, 2, 50, 51]), (0u8..4, 0u8..4));
     let l4 = ((select(PORTS.to_vec()), select(PORTS.to_vec())), any::<u8>());
     let frag = select(vec![0u16, 0, 0, 0x2000, 0x2010, 3]);
     let rest = (proptest::option::of(0u16..4), 1u8..4, any::<bool>(), 0usize..3, frag);
@@ -87,6 +87,8 @@ fn frame(shape: &Shape) -> Frame {
 fn ip4(f: &mut Frame, shape: &Shape) -> bool {
     f.put(Field::EthType, 0x0800);
     f.fields.insert(Field::IpVersion, 4);
+    f.fields.insert(Field::Ip4Hlen, 20);
+    f.fields.insert(Field::Ip4Len, 100);
     f.bytes.extend_from_slice(&[0x45, 0, 0, 100, 0, 0]);
     f.bytes.extend_from_slice(&shape.frag.to_be_bytes());
     f.fields.insert(Field::Ip4Frag, (shape.frag & 0x3fff).into());
@@ -131,6 +133,15 @@ fn primitive() -> impl Strategy<Value = String> {
     let way = select(vec!["", "src ", "dst ", "src or dst ", "src and dst "]);
     let transport = select(vec!["", "tcp ", "udp ", "sctp "]);
     let port = select(PORTS.to_vec());
+    // Rows of values: `K` stands for the keywords.
+    let row = select(vec![
+        "(K A or B)",
+        "K (A or B)",
+        "(K A and not B)",
+        "K (A or not B)",
+        "(not K A or (B))",
+    ]);
+    let transport2 = transport.clone();
     let four = select(vec!["10.0.0.1", "10.0.1.2", "10.1.0.1", "224.0.0.1"]);
     let net =
         select(vec!["10.0.0.0/8", "10.0.0.0/16", "10.0.0.0 mask 255.255.255.0", "10.0", "10"]);
@@ -145,6 +156,9 @@ fn primitive() -> impl Strategy<Value = String> {
         "icmp",
         "icmp6",
         "igmp",
+        "esp",
+        "ah",
+        "pim or igrp or vrrp",
         "ether broadcast",
         "ether multicast",
         "ip multicast",
@@ -165,6 +179,11 @@ fn primitive() -> impl Strategy<Value = String> {
         "ip[9] = 6",
         "ip[6:2] & 0x1fff = 0",
         "ip[6:2] & 0x2000 != 0",
+        "ip[6] & 0x20 != 0",
+        "ip[7] = 3",
+        "ip[0] & 0xf = 5",
+        "ip[0] = 0x45",
+        "ip[2:2] > 99",
         "icmp[0] < 9",
         "icmp[icmptype] = 8",
         "tcp[tcpflags] & tcp-syn != 0",
@@ -173,6 +192,7 @@ fn primitive() -> impl Strategy<Value = String> {
         "tcp[tcpflags] & (tcp-fin | tcp-rst) != 0",
         "udp[2:2] = 53",
         "tcp[0:2] > 53",
+        "tcp[tcpflags] = tcp-syn|tcp-ack",
     ]);
     // For tests of bytes, libpcap looks for TCP behind IPv4 only.
     let word = word.prop_map(|w| {
@@ -185,7 +205,10 @@ fn primitive() -> impl Strategy<Value = String> {
     prop_oneof![
         3 => word,
         3 => (transport, way.clone(), port.clone()).prop_map(|(t, w, p)| format!("{t}{w}port {p}")),
-        1 => (way.clone(), port.clone(), port).prop_map(|(w, a, b)| format!("{w}portrange {a}-{b}")),
+        1 => (way.clone(), port.clone(), port.clone()).prop_map(|(w, a, b)| format!("{w}portrange {a}-{b}")),
+        1 => (transport2, way.clone(), port.clone(), port.clone(), row)
+            .prop_map(|(t, w, a, b, row)| row.replace("K", &format!("{t}{w}port")).replace("A", &a.to_string()).replace("B", &b.to_string())),
+        1 => (way.clone(), four.clone(), four.clone()).prop_map(|(w, a, b)| format!("(ip {w}host {a} or {b})")),
         1 => (way.clone(), four).prop_map(|(w, a)| format!("ip {w}host {a}")),
         1 => (way.clone(), net).prop_map(|(w, a)| format!("ip {w}net {a}")),
         1 => (way.clone(), six).prop_map(|(w, a)| format!("ip6 {w}host {a}")),

@@ -1,5 +1,6 @@
 //! The settings of an operator or an application.
 
+use weever_net::demux::PortRange;
 use weever_net::{MILLIS, SECOND};
 
 use crate::Nanos;
@@ -10,6 +11,8 @@ use crate::congestion::Algorithm;
 pub struct TcpConfig {
     /// Largest IP packet of the first hop, in bytes.
     pub mtu: u16,
+    /// Ports that connections begin at where the caller gives none (RFC 6335 §6: the dynamic ports).
+    pub ports: PortRange,
     /// Octets that a connection's receive region holds at first. Not more than 1 GiB.
     pub receive_capacity: u32,
     /// Octets that it may be enlarged to; the window scale is chosen for it.
@@ -63,6 +66,7 @@ impl Default for TcpConfig {
     fn default() -> Self {
         Self {
             mtu: 1500,
+            ports: PortRange::default(),
             receive_capacity: 64 << 10,
             max_receive_capacity: 4 << 20,
             window_scaling: true,

@@ -50,6 +50,9 @@ pub enum StreamOption {
     TrafficClass(u8),
     /// The time to live or hop limit of packets, 0: the stack's default (`IP_TTL`, `IPV6_UNICAST_HOPS`).
     Hops(u8),
+    /// What was written so far is urgent, up to its last octet (RFC 9293 §3.8.5, `MSG_OOB`): segments point there until
+    /// it is acknowledged. Of a stream only.
+    Urgent,
 }
 
 /// A congestion control that ships.
@@ -102,6 +105,7 @@ impl StreamOption {
             StreamOption::FastOpen(pending) => (14, pending),
             StreamOption::TrafficClass(class) => (15, class.into()),
             StreamOption::Hops(hops) => (16, hops.into()),
+            StreamOption::Urgent => (17, 0),
         };
         number | value.min(MOST) << 8
     }
@@ -134,6 +138,7 @@ impl StreamOption {
             14 => StreamOption::FastOpen(value),
             15 => StreamOption::TrafficClass(u8::try_from(value).ok()?),
             16 => StreamOption::Hops(u8::try_from(value).ok()?),
+            17 => StreamOption::Urgent,
             _ => return None,
         })
     }
@@ -162,6 +167,7 @@ mod tests {
             StreamOption::FastOpen(256),
             StreamOption::TrafficClass(0xb8),
             StreamOption::Hops(3),
+            StreamOption::Urgent,
         ];
         for (at, option) in all.into_iter().enumerate() {
             let value = option.to_word();
@@ -175,7 +181,7 @@ mod tests {
         assert_eq!(StreamOption::numbered(9, 1000), Some(StreamOption::MaxSegment(1000)));
         assert_eq!(StreamOption::numbered(9, MOST + 1), None);
         assert_eq!(StreamOption::numbered(257, 1), None);
-        let strange = [0, 17, 255, 15 | 256 << 8, 10 | 3 << 8];
+        let strange = [0, 18, 255, 15 | 256 << 8, 10 | 3 << 8];
         assert!(strange.into_iter().all(|value| StreamOption::from_word(value).is_none()));
         for congestion in Congestion::ALL {
             assert_eq!(Congestion::by_name(congestion.name()), Some(congestion));

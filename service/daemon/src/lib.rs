@@ -30,9 +30,11 @@ pub mod control;
 pub mod metrics;
 pub mod preflight;
 mod privileges;
+mod release;
 mod stack;
 mod up;
 
 pub use privileges::PrivilegeError;
+pub use release::{ReleaseArgs, ReleaseError};
 pub use stack::{PolicyError, Stack, StackTotals, StartError, Stopper};
 pub use up::{LogFormat, UpArgs, UpError};

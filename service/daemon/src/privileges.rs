@@ -41,13 +41,15 @@ const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::IPC_LOCK);
 
 /// Gives up all capabilities but those that a running stack needs, in this thread and those that it
-/// starts from now on.
+/// starts from now on. `binds`: it also keeps the right to bind ports below 1024, for applications whose ports are the
+/// kernel's.
 ///
 /// # Errors
 /// See [`PrivilegeError`]; nothing has changed then.
-pub(crate) fn drop_capabilities() -> Result<(), PrivilegeError> {
+pub(crate) fn drop_capabilities(binds: bool) -> Result<(), PrivilegeError> {
     let now = capabilities(None).map_err(PrivilegeError::Capabilities)?;
-    let kept = kept(now.permitted);
+    let bind = CapabilitySet::NET_BIND_SERVICE & now.permitted;
+    let kept = kept(now.permitted) | if binds { bind } else { CapabilitySet::empty() };
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: none };
     set_capabilities(None, sets).map_err(PrivilegeError::Capabilities)

@@ -30,6 +30,7 @@ use crate::file::{File, Kind, Phase, Stream};
 use crate::numbers::{self, Meaning};
 use crate::set::Set;
 use crate::slab::Slab;
+use crate::ways::Way;
 use crate::{deferred, log};
 
 /// How long a thread with the stack inside polls before it sleeps: twice as long as waking up takes.
@@ -39,23 +40,14 @@ const LINGER: Duration = Duration::from_micros(50);
 pub(crate) enum Watch {
     /// An epoll set.
     Set(u32),
-    /// Sockets, each with the events of interest.
-    Files(Vec<(u32, u32)>),
+    /// Sockets, each with the events of interest, and epoll sets.
+    List { files: Vec<(u32, u32)>, sets: Vec<u32> },
 }
 
 pub(crate) struct Sleeper {
     /// An eventfd that wakes it.
     pub(crate) kick: c_int,
     pub(crate) watch: Watch,
-}
-
-/// The way to an address: whether it is the stack's own, and the interface by which packets go there.
-#[derive(Clone, Debug)]
-pub(crate) struct Way {
-    pub(crate) own: bool,
-    pub(crate) interface: Option<u32>,
-    /// The kernel has it as one of its own addresses.
-    pub(crate) kernels: bool,
 }
 
 pub(crate) struct State {
@@ -383,10 +375,12 @@ impl State {
 
     fn is_ready(&self, watch: &Watch) -> bool {
         match watch {
-            Watch::Set(set) => self.sets.get(*set).is_some_and(Set::has_ready),
-            Watch::Files(files) => files.iter().any(|(place, events)| {
-                self.files.get(*place).is_some_and(|file| file.readiness() & events != 0)
-            }),
+            Watch::Set(set) => self.may_be_ready(*set),
+            Watch::List { files, sets } => {
+                files.iter().any(|(place, events)| {
+                    self.files.get(*place).is_some_and(|file| file.readiness() & events != 0)
+                }) || sets.iter().any(|set| self.may_be_ready(*set))
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod groups;
 mod holders;
+mod ports;
 mod status;
 
 use std::collections::{BTreeMap, HashSet};
@@ -21,12 +22,15 @@ use crate::flows::Flows;
 use crate::memory::{MemoryBound, QueueMemory};
 use crate::network::HostNetwork;
 use crate::network::{Groups, Joined};
+use crate::ports::Ports;
 use crate::request::ServerError;
-use crate::request::{Identity, OpenedSocket, QueueId, SocketRequest};
+use crate::request::{Identity, OpenedSocket, QueueId, SocketRequest, TransportPort};
 use crate::stats::{SocketCounts, SocketStats};
 use crate::worker::Command;
 use crate::worker::WorkerHandle;
 
+/// Turns of a worker in which its transport takes a request: it is woken in the first one, unless its graph has none.
+const TRANSPORT_TURNS: u16 = 64;
 /// Ports below this one are privileged, as on Linux.
 const FIRST_UNPRIVILEGED: u16 = 1024;
 
@@ -92,6 +96,8 @@ pub struct AppServer {
     /// The first port that is not root's.
     first_port: u16,
     memory: MemoryBound,
+    /// The ports of addresses that are the kernel's as well.
+    pub(crate) ports: Option<Ports>,
     pub(crate) flows: Flows,
     /// How often a socket was opened or closed.
     changes: u64,
@@ -123,6 +129,7 @@ impl AppServer {
             max_sockets,
             first_port: FIRST_UNPRIVILEGED,
             memory: MemoryBound::none(),
+            ports: None,
             flows: Flows::default(),
             changes: 0,
             holders: BTreeMap::new(),
@@ -134,6 +141,20 @@ impl AppServer {
     /// Says which port is the first that others than root may bind; 1024 at first.
     pub fn set_first_port(&mut self, port: u16) {
         self.first_port = port;
+    }
+
+    /// Says which ports are ephemeral; those of [`PortRange::default`] at first.
+    pub fn set_ephemeral(&mut self, ports: PortRange) {
+        self.bindings.set_ports(ports);
+        self.listeners.set_ports(ports);
+    }
+
+    /// Whether a user may have a port.
+    pub(crate) fn check_port(&self, port: u16, user: u32) -> Result<(), ServerError> {
+        if user != 0 && port < self.first_port {
+            return Err(ServerError::Privileged { port, first: self.first_port });
+        }
+        Ok(())
     }
 
     /// Bounds the memory that applications' queues have together, in bytes; without bound at first. Queues
@@ -237,6 +258,7 @@ impl AppServer {
             self.forget(socket);
         }
         self.flows.forget_queue(queue);
+        self.ports.iter_mut().for_each(|ports| ports.release_queue(queue));
         for worker in 0..self.workers.len() {
             // A worker that is gone has no queue any more.
             let _ = self.tell(worker, Command::RemoveQueue { queue });
@@ -255,7 +277,8 @@ impl AppServer {
     ) -> Result<OpenedSocket, ServerError> {
         let owner = &self.queues.get(&queue).ok_or(ServerError::NoQueue(queue))?.owner;
         let user = owner.uid;
-        request.check(user, self.first_port)?;
+        request.local_port.map_or(Ok(()), |port| self.check_port(port, user))?;
+        request.check()?;
         let interface =
             request.interface.as_deref().map(|name| self.interface(name)).transpose()?;
         if let Some(address) = request.local_addr.filter(|address| !address.is_multicast())
@@ -287,6 +310,13 @@ impl AppServer {
             None => bindings.bind_ephemeral(binding, request.sharing, holder, |_| true)?,
         };
         binding.local_port = Some(local_port);
+        let port = TransportPort { stream: listens, port: local_port };
+        let own = request.in_kernel.then_some(user);
+        if let Some(Err(error)) = self.ports.as_mut().map(|ports| ports.reserve(port, own)) {
+            let bindings = if listens { &mut self.listeners } else { &mut self.bindings };
+            bindings.release(&binding, id);
+            return Err(error);
+        }
         let stats: Vec<_> = self.workers.iter().map(|_| Arc::default()).collect();
         let stats_here = if listens { Box::default() } else { stats.clone().into() };
         let socket = Socket { queue, binding, listens, groups: None, stats: stats_here };
@@ -308,6 +338,10 @@ impl AppServer {
                 self.close_socket(queue, id)?;
                 return Err(error);
             }
+        }
+        if listens && self.ports.is_some() {
+            // A connection that comes once the port is taken is not refused.
+            self.tell_all(|| Command::AwaitTransport { turns: TRANSPORT_TURNS })?;
         }
         Ok(OpenedSocket { id, local_port })
     }
@@ -335,6 +369,9 @@ impl AppServer {
         self.entries -= 1;
         let bindings = if there.listens { &mut self.listeners } else { &mut self.bindings };
         bindings.release(&there.binding, socket);
+        if let Some((ports, port)) = self.ports.as_mut().zip(there.binding.local_port) {
+            ports.release(TransportPort { stream: there.listens, port });
+        }
         for group in there.groups.into_iter().flat_map(|groups| *groups) {
             self.leave_group(socket, &there.binding, group);
         }
@@ -349,6 +386,7 @@ impl AppServer {
         Response::Route {
             own: self.network.has_address(address),
             interface: interface.and_then(|number| self.network.interface_name(number)),
+            source: self.network.source_to(address),
         }
     }
 
@@ -378,7 +416,12 @@ impl AppServer {
     ///
     /// # Errors
     /// [`ServerError::Stuck`] after 5 s.
-    pub fn settle(&self) -> Result<(), ServerError> {
+    pub fn settle(&mut self) -> Result<(), ServerError> {
+        self.await_workers()?;
+        self.tend_ports()
+    }
+
+    pub(crate) fn await_workers(&self) -> Result<(), ServerError> {
         self.wake();
         match self.workers.iter().position(|worker| !worker.settle()) {
             Some(number) => Err(ServerError::Stuck(number)),
@@ -392,7 +435,7 @@ impl AppServer {
         self.workers.iter().all(WorkerHandle::settled)
     }
 
-    fn tell_all(&mut self, command: impl Fn() -> Command) -> Result<(), ServerError> {
+    pub(crate) fn tell_all(&mut self, command: impl Fn() -> Command) -> Result<(), ServerError> {
         (0..self.workers.len()).try_for_each(|worker| self.tell(worker, command()))
     }
 

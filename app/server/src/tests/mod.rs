@@ -2,6 +2,7 @@
 
 mod flows;
 mod moves;
+mod ports;
 mod sharing;
 mod streams;
 
@@ -47,6 +48,9 @@ impl HostNetwork for Joined {
     }
     fn interface_to(&self, group: IpAddr) -> Option<u16> {
         group.is_ipv4().then_some(4)
+    }
+    fn source_to(&self, _address: IpAddr) -> Option<IpAddr> {
+        Some(IpAddr::from([192, 0, 2, 1]))
     }
     fn has_address(&self, address: IpAddr) -> bool {
         address == IpAddr::from([192, 0, 2, 1])
@@ -175,6 +179,54 @@ fn a_datagram_comes_and_its_answer_goes() {
     assert_eq!(ends.local, Endpoints::mapped(0), "the graph chooses");
     let counts = bench.counts(socket);
     assert_eq!((counts.delivered, counts.sent), (1, 1));
+}
+
+#[test]
+fn what_was_sent_before_a_close_or_an_end_is_sent() {
+    let mut bench = bench();
+    let (queue, mut app) = bench.open();
+    let (first, second) = (bench.bind(queue, 53), bench.bind(queue, 54));
+    let _ = bench.turn(Vec::new());
+    let mut send = |socket| {
+        let frame = app.alloc().unwrap().unwrap();
+        let info = PacketInfo { remote: peer(), ..PacketInfo::default() };
+        app.submit(frame, socket, &info, (INFO_SIZE, 4, 0)).unwrap();
+        let _ = app.commit().unwrap();
+    };
+    send(first);
+    bench.server.close_socket(queue, first).unwrap();
+    assert_eq!(bench.turn(Vec::new()).len(), 1);
+    let _ = bench.turn(Vec::new());
+    assert_eq!((bench.found(53), bench.found(54)), (None, Some(second)));
+    send(second);
+    bench.server.close_queue(queue).unwrap();
+    assert_eq!(bench.turn(Vec::new()).len(), 1);
+    let _ = bench.turn(Vec::new());
+    assert_eq!(bench.found(54), None);
+    assert_eq!(bench.queue.stats().rx_invalid, 0);
+}
+
+#[test]
+fn a_device_that_sends_nothing_holds_up_no_close_for_long() {
+    let mut bench = bench();
+    let (queue, mut app) = bench.open();
+    let socket = bench.bind(queue, 53);
+    let _ = bench.turn(Vec::new());
+    let frame = app.alloc().unwrap().unwrap();
+    let info = PacketInfo { remote: peer(), ..PacketInfo::default() };
+    app.submit(frame, socket, &info, (INFO_SIZE, 4, 0)).unwrap();
+    let _ = app.commit().unwrap();
+    bench.server.close_socket(queue, socket).unwrap();
+    let other = bench.bind(queue, 54);
+    // Turns in which the link is not asked for packets.
+    for now in [7, 100_000_006] {
+        bench.queue.advance(now);
+        assert_eq!((bench.found(53), bench.found(54)), (Some(socket), None));
+    }
+    bench.queue.advance(100_000_007);
+    assert_eq!((bench.found(53), bench.found(54)), (None, Some(other)));
+    assert!(bench.turn(Vec::new()).is_empty());
+    assert_eq!(bench.queue.stats().rx_invalid, 1, "counted");
 }
 
 #[test]

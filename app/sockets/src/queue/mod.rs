@@ -11,12 +11,14 @@ mod streams;
 mod traffic;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use weever_app_ring::{Frame, Frames, Geometry};
 
 pub use flows::Flow;
+pub use open::Way;
 
 use crate::backend::{Backend, Process, QueueConfig};
 use crate::error::Error;
@@ -39,6 +41,8 @@ pub struct AppQueue {
     table: RefCell<Table>,
     openings: RefCell<Openings>,
     pub(crate) streams: RefCell<Streams>,
+    /// Ports that connections begin at, if they have to be taken before.
+    taken_ports: RefCell<Option<BTreeSet<u16>>>,
 }
 
 impl AppQueue {
@@ -57,7 +61,8 @@ impl AppQueue {
     /// # Errors
     /// As [`connect`](Self::connect).
     pub fn over(mut backend: Box<dyn Backend>, config: &QueueConfig) -> Result<AppQueue, Error> {
-        let OpenedQueue { name, wake, channels } = open_queue(backend.as_mut(), config)?;
+        let OpenedQueue { name, wake, channels, shares_ports } =
+            open_queue(backend.as_mut(), config)?;
         Ok(AppQueue {
             config: config.clone(),
             name: Cell::new(name),
@@ -68,6 +73,7 @@ impl AppQueue {
             table: RefCell::default(),
             openings: RefCell::default(),
             streams: RefCell::default(),
+            taken_ports: RefCell::new(shares_ports.then(BTreeSet::new)),
         })
     }
 

@@ -1,5 +1,6 @@
 //! Sockets are opened, closed, and opened again on another stack.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use weever_app_ring::SocketId;
@@ -9,6 +10,18 @@ use super::AppQueue;
 use crate::error::Error;
 use crate::opening::{Opened, OpenedQueue, Opening, UNDER_WAY, accepted, open_queue, socket_of};
 use crate::table::{Bind, Entry, UdpSocket};
+
+/// The way to an address, as the stack has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Way {
+    /// The address is one of the stack's own.
+    pub own: bool,
+    /// The interface by which packets go there; without, there is no route.
+    pub interface: Option<String>,
+    /// The address from which they are sent where the socket is bound to none; without, the stack has none that fits.
+    pub source: Option<IpAddr>,
+}
 
 impl AppQueue {
     /// Opens a UDP socket. An unspecified address is any of the stack's (an IPv6 one is of both
@@ -161,14 +174,28 @@ impl AppQueue {
         }
     }
 
-    /// The way to an address, as the stack has it: whether it is one of the stack's own, and the interface by
-    /// which packets go there, if there is a route. Blocks until the stack has answered.
+    /// Takes a port for the next connection that [`connect_tcp_from`](Self::connect_tcp_from) opens from it, until that is
+    /// closed, if the stack has the kernel's addresses and the port is not taken for it yet; else nothing happens. `in_kernel`:
+    /// the program has a kernel socket on it itself. Blocks until the stack has answered.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::Disconnected`].
+    pub fn take_port(&self, port: u16, in_kernel: bool) -> Result<(), Error> {
+        let is_new = |ports: &BTreeSet<u16>| port != 0 && !ports.contains(&port);
+        if self.taken_ports.borrow().as_ref().is_some_and(is_new) {
+            self.ask(&Request::TakePort { port, in_kernel })?;
+            self.taken_ports.borrow_mut().get_or_insert_default().insert(port);
+        }
+        Ok(())
+    }
+
+    /// The way to an address, as the stack has it. Blocks until the stack has answered.
     ///
     /// # Errors
     /// [`Error::Refused`] by a stack of another version, [`Error::Disconnected`].
-    pub fn route(&self, address: IpAddr) -> Result<(bool, Option<String>), Error> {
+    pub fn route(&self, address: IpAddr) -> Result<Way, Error> {
         match self.ask(&Request::Route { address })? {
-            Response::Route { own, interface } => Ok((own, interface)),
+            Response::Route { own, interface, source } => Ok(Way { own, interface, source }),
             other => Err(Error::Protocol(format!("{other:?}"))),
         }
     }
@@ -271,7 +298,9 @@ impl AppQueue {
     pub fn reconnect(&mut self) -> Result<Vec<(UdpSocket, Error)>, Error> {
         let backend = self.backend.get_mut();
         backend.restart()?;
-        let OpenedQueue { name, wake, channels } = open_queue(backend.as_mut(), &self.config)?;
+        let OpenedQueue { name, wake, channels, shares_ports } =
+            open_queue(backend.as_mut(), &self.config)?;
+        *self.taken_ports.get_mut() = shares_ports.then(BTreeSet::new);
         (self.wake, self.channels) = (wake, channels);
         self.name.set(name);
         self.current.set(0);

@@ -90,15 +90,17 @@ impl AppQueue {
     }
 
     /// As [`connect_tcp`](Self::connect_tcp), from this address, unless it is unspecified, and this
-    /// port, unless it is 0.
+    /// port, unless it is 0. With a port, it blocks if the stack has the kernel's addresses, until the port is
+    /// [taken](Self::take_port).
     ///
     /// # Errors
-    /// As [`connect_tcp`](Self::connect_tcp).
+    /// As [`connect_tcp`](Self::connect_tcp) and [`take_port`](Self::take_port).
     pub fn connect_tcp_from(
         &self,
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<TcpStream, Error> {
+        self.take_port(local.port(), false)?;
         let mut streams = self.streams.borrow_mut();
         let number = streams.new_number();
         // Each worker gets its share of them.
@@ -107,7 +109,14 @@ impl AppQueue {
         let frame = end.alloc()?.ok_or(Error::WouldBlock)?;
         let ends = PacketInfo { local, remote, ..PacketInfo::default() };
         match end.submit_connect(frame, number, &ends) {
-            Ok(()) => Ok(streams.add(number, channel as u16)),
+            Ok(()) => {
+                // The next one from there is another, for which it is taken anew.
+                self.taken_ports
+                    .borrow_mut()
+                    .iter_mut()
+                    .for_each(|taken| _ = taken.remove(&local.port()));
+                Ok(streams.add(number, channel as u16))
+            }
             Err(SubmitError::Full(frame) | SubmitError::Range { frame, .. }) => {
                 end.release(frame);
                 Err(Error::WouldBlock)

@@ -17,9 +17,9 @@ use weever_graph::{Field, Node, Predicate};
 use weever_net::state::NetState;
 
 use crate::kinds::{NetworkState, network_state};
-use crate::table::fields::field_values;
-pub(crate) use sets::members;
-use test::Test;
+use crate::table::fields::{Recorded, field_values};
+pub(crate) use sets::{is_forwarded6, is_ours6};
+pub(crate) use test::Test;
 
 /// The block type. It runs every node whose text says all.
 pub static TYPE: BlockType = BlockType::new(
@@ -74,7 +74,7 @@ impl Choice {
 
     /// The number of the port by which a packet leaves. Without a network no set has a member.
     pub(crate) fn port(&self, packet: &Buffer, network: Option<&NetState>) -> usize {
-        let taken = self.tests.iter().find(|(_, test)| test.passes(packet, network));
+        let taken = self.tests.iter().find(|(_, test)| test.passes::<Recorded>(packet, network));
         taken.map_or(self.rest, |(port, _)| *port)
     }
 }
@@ -91,7 +91,7 @@ impl Block for InTurn {
         let network = self.network.as_mut().map(|network| network.load());
         let mut left = input;
         for (port, test) in &self.choice.tests {
-            let taken = test.holds(burst, left, network);
+            let taken = test.holds::<Recorded>(burst, left, network);
             ports.enable(*port, taken);
             left &= !taken;
             if left == 0 {
@@ -151,7 +151,7 @@ fn equalities(predicate: &Predicate, port: usize, values: &mut Vec<(Field, u128,
 
 impl Block for Switch {
     fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        field_values!(self.field, |value| {
+        field_values!(Recorded, self.field, |value| {
             for task in bits(input) {
                 let port = self.port(burst.get(task).and_then(value));
                 self.masks[port] |= 1 << task;

@@ -47,6 +47,10 @@ pub(crate) fn members(field: Field, set: Set) -> Option<Members> {
         (Field::Ip4Src, Set::Broadcasts) => {
             |net, p| ipv4(p).is_some_and(|h| kind4(net, h.src()) == Some(Kind::Broadcast))
         }
+        (Field::Ip4Src, Set::Subnets) => |net, p| {
+            let near = |own: &Interface| ipv4(p).is_some_and(|h| own.v4.on_link(h.src()));
+            interface(net, p).is_some_and(near)
+        },
         (Field::Ip4Dst, Set::Broadcasts) => |net, p| class4(net, p) == Some(Destination::Broadcast),
         (Field::Ip4Dst, Set::Joined) => joined4,
         (Field::Ip4Dst, Set::Martians) => {
@@ -62,7 +66,9 @@ pub(crate) fn members(field: Field, set: Set) -> Option<Members> {
         (Field::Ip6Src, Set::Ours) => {
             |net, p| ipv6(p).is_some_and(|h| net.is_ours6(IfaceId(p.meta().iface), h.src()))
         }
-        (Field::Ip6Dst, Set::Ours) => |net, p| class6(net, p) == Some(Destination::Local),
+        (Field::Ip6Dst, Set::Ours) => {
+            |net, p| ipv6(p).is_some_and(|h| is_ours6(net, IfaceId(p.meta().iface), h.dst()))
+        }
         (Field::Ip6Dst, Set::Joined) => |net, p| {
             let wanted = |h| accepts(net, IfaceId(p.meta().iface), p, h);
             class6(net, p) == Some(Destination::Multicast) && ipv6(p).is_some_and(wanted)
@@ -70,11 +76,9 @@ pub(crate) fn members(field: Field, set: Set) -> Option<Members> {
         (Field::Ip6Dst, Set::Martians) => {
             |net, p| others6(net, p).is_some_and(|dst| is_martian6(net, dst))
         }
-        (Field::Ip6Dst, Set::Forwarded) => |net, p| {
-            let forwards = interface(net, p).is_some_and(|own| own.forwarding);
-            let goes_on = |dst| !is_martian6(net, dst);
-            net.settings().forwarding && forwards && others6(net, p).is_some_and(goes_on)
-        },
+        (Field::Ip6Dst, Set::Forwarded) => {
+            |net, p| ipv6(p).is_some_and(|h| is_forwarded6(net, IfaceId(p.meta().iface), h.dst()))
+        }
         _ => return None,
     })
 }
@@ -113,6 +117,23 @@ fn joined4(net: &NetState, packet: &Buffer) -> bool {
 
 fn class6(net: &NetState, packet: &Buffer) -> Option<Destination> {
     Some(net.destination6(IfaceId(packet.meta().iface), ipv6(packet)?.dst()))
+}
+
+/// Whether a packet that an interface received is for one of our addresses.
+#[inline]
+pub(crate) fn is_ours6(net: &NetState, iface: IfaceId, dst: Ipv6Addr) -> bool {
+    net.destination6(iface, dst) == Destination::Local
+}
+
+/// Whether a packet that an interface received goes on to another host.
+#[inline]
+pub(crate) fn is_forwarded6(net: &NetState, iface: IfaceId, dst: Ipv6Addr) -> bool {
+    let forwards = || net.interface(iface).is_some_and(|own| own.forwarding);
+    net.settings().forwarding
+        && forwards()
+        && !dst.is_multicast()
+        && net.destination6(iface, dst) == Destination::Other
+        && !is_martian6(net, dst)
 }
 
 /// The destination of a packet for another host.

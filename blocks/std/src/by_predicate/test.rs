@@ -5,11 +5,11 @@ use weever_graph::{Field, Predicate, Relation};
 use weever_net::state::NetState;
 
 use super::sets::{Members, members};
-use crate::table::fields::{field_values, value_of};
+use crate::table::fields::{Source, field_values};
 
 /// A condition on packets. Of several, those that cost least come first: the outcome is the same.
 #[derive(Clone, Debug)]
-pub(super) enum Test {
+pub(crate) enum Test {
     /// Always or never.
     Constant(bool),
     /// `field & mask == value`.
@@ -33,7 +33,7 @@ impl Test {
     ///
     /// # Errors
     /// A label, or a set that the field has nothing to do with.
-    pub(super) fn compile(predicate: &Predicate, node: &str) -> Result<Test, BuildError> {
+    pub(crate) fn compile(predicate: &Predicate, node: &str) -> Result<Test, BuildError> {
         let all = |parts: &[Predicate]| {
             let tests = parts.iter().map(|part| Test::compile(part, node));
             let mut tests = tests.collect::<Result<Vec<_>, _>>()?;
@@ -69,6 +69,7 @@ impl Test {
             Test::Constant(_) => 0,
             Test::Masked { field, .. } | Test::Within { field, .. } => match field {
                 Field::IpUpper | Field::Icmp6Type | Field::Icmp6Code | Field::UdpLen => 8,
+                Field::Ip4Alert | Field::Ip6Alert => 8,
                 _ => 1,
             },
             Test::Compared { .. } => 4,
@@ -88,30 +89,35 @@ impl Test {
         }
     }
 
-    /// The tasks of `input` whose packets pass. Without a network no set has a member.
-    pub(super) fn holds(&self, burst: &Burst, input: Mask, network: Option<&NetState>) -> Mask {
+    /// The tasks of `input` whose packets pass, by fields from `S`. Without a network no set has a member.
+    pub(crate) fn holds<S: Source>(
+        &self,
+        burst: &Burst,
+        input: Mask,
+        network: Option<&NetState>,
+    ) -> Mask {
         match self {
             Test::Constant(holds) => input * Mask::from(*holds),
             Test::Masked { field, mask, value } => {
-                where_value(burst, input, *field, |v| v & mask == *value)
+                where_value::<S>(burst, input, *field, |v| v & mask == *value)
             }
             Test::Within { field, lo, hi } => {
-                where_value(burst, input, *field, |v| *lo <= v && v <= *hi)
+                where_value::<S>(burst, input, *field, |v| *lo <= v && v <= *hi)
             }
             Test::Compared { left, relation, right } => tasks_where(burst, input, |packet| {
-                let both = value_of(packet, *left).zip(value_of(packet, *right));
+                let both = S::value(packet, *left).zip(S::value(packet, *right));
                 both.is_some_and(|(left, right)| relation.holds(left, right))
             }),
             Test::In(members) => network
                 .map_or(0, |network| tasks_where(burst, input, |packet| members(network, packet))),
-            Test::Not(inner) => input & !inner.holds(burst, input, network),
+            Test::Not(inner) => input & !inner.holds::<S>(burst, input, network),
             Test::All(tests) => tests.iter().fold(input, |left, test| match left {
                 0 => 0,
-                left => test.holds(burst, left, network),
+                left => test.holds::<S>(burst, left, network),
             }),
             Test::Any(tests) => tests.iter().fold(0, |passed, test| match input & !passed {
                 0 => passed,
-                left => passed | test.holds(burst, left, network),
+                left => passed | test.holds::<S>(burst, left, network),
             }),
         }
     }
@@ -119,30 +125,35 @@ impl Test {
 
 impl Test {
     /// Whether one packet passes: the same as [`Test::holds`], for a packet alone.
-    pub(super) fn passes(&self, packet: &Buffer, network: Option<&NetState>) -> bool {
+    pub(super) fn passes<S: Source>(&self, packet: &Buffer, network: Option<&NetState>) -> bool {
         match self {
             Test::Constant(holds) => *holds,
             Test::Masked { field, mask, value } => {
-                value_of(packet, *field).is_some_and(|v| v & mask == *value)
+                S::value(packet, *field).is_some_and(|v| v & mask == *value)
             }
             Test::Within { field, lo, hi } => {
-                value_of(packet, *field).is_some_and(|v| *lo <= v && v <= *hi)
+                S::value(packet, *field).is_some_and(|v| *lo <= v && v <= *hi)
             }
             Test::Compared { left, relation, right } => {
-                let both = value_of(packet, *left).zip(value_of(packet, *right));
+                let both = S::value(packet, *left).zip(S::value(packet, *right));
                 both.is_some_and(|(left, right)| relation.holds(left, right))
             }
             Test::In(members) => network.is_some_and(|network| members(network, packet)),
-            Test::Not(inner) => !inner.passes(packet, network),
-            Test::All(tests) => tests.iter().all(|test| test.passes(packet, network)),
-            Test::Any(tests) => tests.iter().any(|test| test.passes(packet, network)),
+            Test::Not(inner) => !inner.passes::<S>(packet, network),
+            Test::All(tests) => tests.iter().all(|test| test.passes::<S>(packet, network)),
+            Test::Any(tests) => tests.iter().any(|test| test.passes::<S>(packet, network)),
         }
     }
 }
 
 /// The tasks whose packets have the field, with a value that passes. The field is chosen outside the loop.
-fn where_value(burst: &Burst, input: Mask, field: Field, test: impl Fn(u128) -> bool) -> Mask {
-    field_values!(field, |value| tasks_where(burst, input, |packet| value(packet)
+fn where_value<S: Source>(
+    burst: &Burst,
+    input: Mask,
+    field: Field,
+    test: impl Fn(u128) -> bool,
+) -> Mask {
+    field_values!(S, field, |value| tasks_where(burst, input, |packet| value(packet)
         .is_some_and(&test)))
 }
 

@@ -130,7 +130,7 @@ fn holds(predicate: &Predicate, frame: &[u8], net: &NetState, packet: &Buffer) -
         }
         OpenTest::Label { .. } => unreachable!("no predicate here has one"),
     };
-    predicate.eval(&|field| crate::table::fields::field_of(&parsed, field), &open)
+    predicate.eval(&|field| crate::testing::field_of(&parsed, field), &open)
 }
 
 /// Whether the metadata agrees with the slow walk: other frames are dropped before such a node.
@@ -138,7 +138,7 @@ fn is_sound(packet: &Buffer, frame: &[u8]) -> bool {
     let parsed = summarize(frame);
     let mut all = Field::ALL.into_iter().chain(Field::DERIVED);
     let fast = |field| crate::table::fields::value_of(packet, field);
-    all.all(|field| fast(field) == crate::table::fields::field_of(&parsed, field))
+    all.all(|field| fast(field) == crate::testing::field_of(&parsed, field))
 }
 
 proptest! {

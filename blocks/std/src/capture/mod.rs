@@ -10,12 +10,13 @@ mod tap;
 use std::sync::Arc;
 
 use weever_block::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, READS,
+    Block, BlockType, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, READS,
     StateKind, bits,
 };
 use weever_graph::Effects;
 
 use crate::host::{Network, StateReader};
+use crate::kinds::whole;
 use crate::queue::link;
 use ring::Writer;
 
@@ -66,24 +67,18 @@ impl Block for Capture {
         let (mut captured, mut missed) = (0, 0);
         let time = self.tap.time(cx.now);
         let state = self.state.as_mut().map(|state| state.load().as_ref());
-        for packet in bits(input).filter_map(|task| burst.get(task)) {
+        let wanted = self.tap.wants(burst, input);
+        for packet in bits(wanted).filter_map(|task| burst.get(task)) {
             let frame = whole(packet);
-            if self.tap.wants(frame) {
-                let kept = self.writer.write(time, link(state, packet), frame, self.tap.snaplen());
-                captured += u64::from(kept);
-                missed += u64::from(!kept);
-            }
+            let kept = self.writer.write(time, link(state, packet), frame, self.tap.snaplen());
+            captured += u64::from(kept);
+            missed += u64::from(!kept);
         }
         cx.count(0, captured);
         cx.count(1, missed);
         self.tap.missed(missed);
         ports.enable(0, input);
     }
-}
-
-/// The packet from its link header on, even if that was stripped.
-fn whole(packet: &Buffer) -> &[u8] {
-    packet.at(packet.meta().l2.min(packet.head()))
 }
 
 #[cfg(test)]

@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weever_graph::Predicate;
-use weever_packet::Nanos;
-use weever_wire::fields::summarize;
+use weever_packet::{Burst, Mask, Nanos};
 
 use super::ring::{Reader, Writer, ring};
-use crate::table::fields::field_of;
+use crate::by_predicate::Test;
+use crate::table::fields::Frame;
 
 /// The settings of a capture.
 #[derive(Clone, Debug)]
 pub struct TapConfig {
-    /// The condition on packets that are copied. Labels have no value here, so tests of labels
-    /// fail.
+    /// The condition on packets that are copied. Labels have no value here, and sets no members, so tests of
+    /// them fail.
     pub filter: Predicate,
     /// At most so many bytes of each.
     pub snaplen: usize,
@@ -52,6 +52,7 @@ pub struct Captured {
 /// A capture: the copies made by its blocks, until a reader collects them.
 pub struct Tap {
     config: TapConfig,
+    filter: Test,
     readers: Mutex<Vec<Reader>>,
     missed: AtomicU64,
 }
@@ -59,7 +60,10 @@ pub struct Tap {
 impl Tap {
     /// A capture to which no block belongs yet.
     pub fn new(config: TapConfig) -> Tap {
-        Tap { config, readers: Mutex::default(), missed: AtomicU64::new(0) }
+        let never = |_| Test::Constant(false);
+        let filter = Test::compile(&without_open(&config.filter), "a capture");
+        let filter = filter.unwrap_or_else(never);
+        Tap { config, filter, readers: Mutex::default(), missed: AtomicU64::new(0) }
     }
 
     /// The settings of the capture.
@@ -103,15 +107,9 @@ impl Tap {
         writer
     }
 
-    #[inline]
-    pub(super) fn wants(&self, frame: &[u8]) -> bool {
-        match &self.config.filter {
-            Predicate::True => true,
-            filter => {
-                let parsed = summarize(frame);
-                filter.eval(&|field| field_of(&parsed, field), &|_| false)
-            }
-        }
+    /// The tasks of `input` whose packets match, whatever is recorded of them.
+    pub(super) fn wants(&self, burst: &Burst, input: Mask) -> Mask {
+        self.filter.holds::<Frame>(burst, input, None)
     }
 
     /// The time of copies that are made now; `turn` is when the worker's turn began.
@@ -131,6 +129,18 @@ impl Tap {
 
     fn readers(&self) -> MutexGuard<'_, Vec<Reader>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A filter whose tests of labels and sets are replaced by their outcome: they fail.
+fn without_open(filter: &Predicate) -> Predicate {
+    let all = |parts: &[Predicate]| parts.iter().map(without_open).collect();
+    match filter {
+        Predicate::Atom { .. } | Predicate::Member { .. } => Predicate::False,
+        Predicate::Not(inner) => Predicate::Not(Box::new(without_open(inner))),
+        Predicate::And(parts) => Predicate::And(all(parts)),
+        Predicate::Or(parts) => Predicate::Or(all(parts)),
+        test => test.clone(),
     }
 }
 

@@ -1,6 +1,8 @@
 #![doc = include_str!("README.md")]
 
-use weever_block::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports, READS, StateKind, bits};
+use weever_block::{
+    Block, BlockType, Burst, Cx, Mask, PortDoc, Ports, READS, StateKind, bits, number_of,
+};
 use weever_graph::Effects;
 
 /// The block type.
@@ -21,7 +23,7 @@ struct Counter;
 impl Block for Counter {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let length = |task| burst.get(task).map_or(0, |packet| packet.len() as u64);
-        cx.count(0, input.count_ones().into());
+        cx.count(0, number_of(input).into());
         cx.count(1, bits(input).map(length).sum());
         ports.enable(0, input);
     }

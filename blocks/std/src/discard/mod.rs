@@ -1,6 +1,6 @@
 #![doc = include_str!("README.md")]
 
-use weever_block::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports};
+use weever_block::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports, number_of};
 use weever_graph::Effects;
 
 /// The block type.
@@ -19,7 +19,7 @@ struct Discard;
 
 impl Block for Discard {
     fn run(&mut self, cx: &mut Cx<'_>, _: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        cx.count(0, input.count_ones().into());
+        cx.count(0, number_of(input).into());
         ports.enable(0, input);
     }
 }

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use weever_block::{BlockType, Buffer, MARKS, PortDoc, READS, classifier, validator};
+use weever_block::{BlockType, Buffer, MARKS, PortDoc, READS, validator};
 use weever_graph::Effects;
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::NetState;
@@ -12,7 +12,7 @@ use weever_wire::MacAddr;
 use weever_wire::ethernet::{EthernetHeader, EthernetRepr, HEADER_LEN, ethertype};
 use weever_wire::vlan::{TAG_LEN, VlanHeader, VlanRepr, is_tag};
 
-use crate::kinds::{interface, network_classifier, network_rewriter, network_validator};
+use crate::kinds::{interface, network_classifier, network_rewriter};
 
 const UNTAGGED: u16 = HEADER_LEN as u16;
 const TAGGED: u16 = UNTAGGED + TAG_LEN as u16;
@@ -36,7 +36,7 @@ fn classified(packet: &mut Buffer) -> bool {
     if is_tag(next)
         && let Some(tag) = VlanHeader::at(frame, HEADER_LEN)
     {
-        vlan = u16::from(tag.pcp()) << 13 | tag.vid();
+        vlan = control(tag);
         (next, len) = (tag.ethertype(), TAGGED);
     }
     let group = header.dst().is_multicast();
@@ -48,12 +48,11 @@ fn classified(packet: &mut Buffer) -> bool {
     true
 }
 
-/// Is the tag there that the header announces?
-pub static VALID_LENGTH: BlockType = BlockType::validator(
-    "RxL2EtherValidLength",
-    "Is the 802.1Q tag whole, if the header announces one?",
-    |_| validator(|p| is_tagged(p) || !is_tag(p.meta().ethertype)),
-);
+/// Priority and identifier of a tag, as the metadata have them.
+#[inline]
+pub(crate) fn control(tag: VlanHeader<'_>) -> u16 {
+    u16::from(tag.pcp()) << 13 | tag.vid()
+}
 
 #[inline]
 fn is_tagged(packet: &Buffer) -> bool {
@@ -65,68 +64,6 @@ fn is_tagged(packet: &Buffer) -> bool {
 fn header(packet: &Buffer) -> Option<EthernetHeader<'_>> {
     packet.array_at(packet.meta().l2).map(EthernetHeader::of)
 }
-
-/// Where to, or `None` without a header.
-#[inline(always)]
-fn dst(packet: &Buffer) -> Option<MacAddr> {
-    header(packet).map(EthernetHeader::dst)
-}
-
-/// Is the destination a single station?
-pub static VALID_UNICAST: BlockType =
-    BlockType::validator("RxL2EtherValidUnicast", "Is the destination a single station?", |_| {
-        validator(|p| dst(p).is_some_and(|dst| !dst.is_multicast()))
-    });
-
-/// Is the destination a group other than all stations?
-pub static VALID_MULTICAST: BlockType = BlockType::new(
-    "RxL2EtherValidMulticast",
-    "Is the destination a group of stations, but not all of them, and are we in it?",
-    &[
-        PortDoc { name: "false", doc: "no group, or all stations" },
-        PortDoc { name: "true", doc: "a group that the interface has joined" },
-        PortDoc { name: "unjoined", doc: "any other group" },
-    ],
-    |build| {
-        network_classifier::<3>(build, |state, p| match dst(p) {
-            Some(dst) if !dst.is_multicast() || dst.is_broadcast() => 0,
-            Some(dst) if interface(state, p).is_some_and(|iface| iface.hears(dst)) => 1,
-            _ => 2,
-        })
-    },
-);
-
-/// Is the destination every station?
-pub static VALID_BROADCAST: BlockType =
-    BlockType::validator("RxL2EtherValidBroadcast", "Is the destination every station?", |_| {
-        validator(|p| dst(p).is_some_and(MacAddr::is_broadcast))
-    });
-
-/// Is a frame for a single station for us?
-pub static VALID_LOCAL_MAC: BlockType = BlockType::validator(
-    "RxL2EtherValidLocalMAC",
-    "Is it for us: our address, or a group?",
-    |build| {
-        network_validator(build, |state, p| {
-            let ours = |own: MacAddr, dst: MacAddr| dst == own || dst.is_multicast();
-            dst(p).is_some_and(|dst| interface(state, p).is_some_and(|i| ours(i.mac, dst)))
-        })
-    },
-);
-
-/// Is the source a single station?
-pub static VALID_SRC: BlockType = BlockType::validator(
-    "RxL2EtherValidSrc",
-    "Is the source a single station, as it must be?",
-    |_| validator(|p| header(p).is_some_and(|h| !h.src().is_multicast())),
-);
-
-/// Is the type field a type?
-pub static VALID_TYPE: BlockType = BlockType::validator(
-    "RxL2EtherValidType",
-    "Is the type field a type, not an 802.3 length?",
-    |_| validator(|p| p.meta().ethertype >= ethertype::MIN),
-);
 
 /// Is the frame in our VLAN?
 pub static VALID_VLAN: BlockType = BlockType {
@@ -155,28 +92,6 @@ fn member(state: &NetState, packet: &mut Buffer) -> usize {
     let found = state.member(meta.link, meta.vlan & 0x0fff);
     packet.meta_mut().iface = found.unwrap_or(IfaceId::NONE).0;
     found.is_some().into()
-}
-
-/// Which network protocol is it?
-pub static CLASSIFY_L3: BlockType = BlockType::new(
-    "RxL2EtherClassifyL3",
-    "Which network protocol is it, by the EtherType behind the tag?",
-    &[
-        PortDoc { name: "ipv4", doc: "IPv4" },
-        PortDoc { name: "ipv6", doc: "IPv6" },
-        PortDoc { name: "arp", doc: "ARP" },
-        PortDoc { name: "drop", doc: "any other" },
-    ],
-    |_| classifier::<4>(|p| network_protocol(p)),
-);
-
-fn network_protocol(packet: &Buffer) -> usize {
-    match packet.meta().ethertype {
-        ethertype::IPV4 => 0,
-        ethertype::IPV6 => 1,
-        ethertype::ARP => 2,
-        _ => 3,
-    }
 }
 
 const OUT_OR_DROP: &[PortDoc] = &[

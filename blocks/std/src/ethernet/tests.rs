@@ -50,35 +50,6 @@ fn offsets_are_recorded() {
 }
 
 #[test]
-fn a_tag_cut_short() {
-    let whole = tagged(&frame(HOST_MAC, PEER_MAC), 5, 0);
-    assert_eq!(passed(&VALID_LENGTH, None, &[&whole[..18], &whole[..17], &whole[..14]]), 0b001);
-}
-
-#[test]
-fn destinations_and_sources() {
-    let to = [HOST_MAC, PEER_MAC, GROUP, MacAddr::BROADCAST].map(|dst| frame(dst, PEER_MAC));
-    let to: Vec<&[u8]> = to.iter().map(Vec::as_slice).collect();
-    assert_eq!(passed(&VALID_UNICAST, None, &to), 0b0011);
-    assert_eq!(passed(&VALID_MULTICAST, None, &to), 0b0100);
-    assert_eq!(passed(&VALID_BROADCAST, None, &to), 0b1000);
-    assert_eq!(passed(&VALID_LOCAL_MAC, None, &to), 0b1101);
-    let from = [PEER_MAC, GROUP].map(|src| frame(HOST_MAC, src));
-    assert_eq!(passed(&VALID_SRC, None, &[&from[0], &from[1]]), 0b01);
-}
-
-#[test]
-fn types_and_lengths() {
-    let typed = |ethertype| ethernet(HOST_MAC, PEER_MAC, ethertype, &[]);
-    assert_eq!(passed(&VALID_TYPE, None, &[&typed(0x600), &typed(0x5ff), &typed(46)]), 0b001);
-    let frames = [IP4, 0x86dd, 0x0806, 0x88cc].map(typed);
-    let mut bench = bench(None);
-    let burst = bench.burst(&frames.each_ref().map(Vec::as_slice));
-    let burst = bench.run(&CLASSIFIED, burst, 0b1111).burst;
-    assert_eq!(bench.run(&CLASSIFY_L3, burst, 0b1111).ports, [0b0001, 0b0010, 0b0100, 0b1000]);
-}
-
-#[test]
 fn vlans() {
     let plain = frame(HOST_MAC, PEER_MAC);
     let [priority, five, six] = [0, 5, 6].map(|vid| tagged(&plain, vid, 7));

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use weever_block::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
-    Priority, READS, StateKind, bits,
+    Priority, READS, State, StateKind, bits,
 };
 use weever_graph::Effects;
-use weever_net::fragment::{Offer, Piece, Reassembler, Reject};
+use weever_net::fragment::{Offer, Piece, Reject};
 use weever_net::icmp::{Cause, INTERNETWORK_CONTROL, MAX_ERROR_LEN, may_report};
 use weever_net::icmp6;
 use weever_packet::{Endpoints, Flags, Meta, NOWHERE};
@@ -15,7 +15,7 @@ use weever_wire::ethernet::ethertype;
 use weever_wire::icmpv4::{HEADER_LEN, IcmpRepr};
 use weever_wire::ipv4::{self, Ipv4Header, protocol};
 
-use crate::host::{Fragments, Paths, Room, StateReader};
+use crate::host::{Fragments, Kept, Paths, Room, StateReader};
 use crate::icmp::IcmpLimits;
 use crate::icmp6::{Icmp6Limits, Verdict};
 use crate::kinds::{between, network};
@@ -108,32 +108,26 @@ fn make_of(build: &Build<'_>, six: bool) -> Result<Box<dyn Block>, BuildError> {
         true => Some(build.env::<Icmp6Limits>(crate::icmp6::LIMITS)?),
         false => None,
     };
-    let evicted = if six { fragments.v6.evicted() } else { fragments.v4.evicted() };
-    Ok(Box::new(Reassemble { fragments, reporter, limits6, paths, period, evicted }))
+    let kept = Kept::new(if six { &fragments.v6 } else { &fragments.v4 });
+    Ok(Box::new(Reassemble { kept, reporter, limits6, paths, period }))
 }
 
 struct Reassemble {
-    fragments: Arc<Fragments>,
+    kept: Kept,
     reporter: Reporter,
     paths: Arc<Paths>,
     period: Nanos,
-    /// Datagrams that had left for others at the last look.
-    evicted: u64,
     /// Of a block for IPv6.
     limits6: Option<Arc<Icmp6Limits>>,
 }
 
 impl Block for Reassemble {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let six = self.limits6.is_some();
-        let pieces = if six { &self.fragments.v6 } else { &self.fragments.v4 };
-        let mut table = pieces.lock();
         for task in bits(input) {
             let port = match burst.get(task) {
-                Some(packet) => offer(cx, &mut table, packet, six, || pieces.room()),
+                Some(packet) => self.take(cx, packet),
                 None => {
-                    let (reporter, limits6) = (&mut self.reporter, self.limits6.as_deref());
-                    poll(cx, &mut table, reporter, limits6);
+                    self.poll_overdue(cx);
                     self.paths.poll(cx.now);
                     cx.spawn_new(AGAIN, None, self.period, Priority::Low);
                     OUT
@@ -141,36 +135,62 @@ impl Block for Reassemble {
             };
             ports.enable(port, 1 << task);
         }
-        let before = std::mem::replace(&mut self.evicted, table.evicted());
-        cx.count(EVICTED, self.evicted - before);
+        cx.count(EVICTED, self.kept.publish());
+    }
+
+    fn export_state(&mut self) -> Option<State> {
+        let same = self.kept.fresh();
+        Some(Box::new(std::mem::replace(&mut self.kept, same)))
+    }
+
+    fn import_state(&mut self, state: State) -> Result<(), State> {
+        self.kept = *state.downcast::<Kept>()?;
+        Ok(())
     }
 }
 
-/// The port by which the fragment leaves.
-fn offer(
-    cx: &mut Cx<'_>,
-    table: &mut Reassembler<Room>,
-    packet: &Buffer,
-    six: bool,
-    room: impl FnMut() -> Option<Room>,
-) -> usize {
-    let meta = packet.meta();
-    let read = if six { Piece::v6 } else { Piece::v4 };
-    let piece = match read(between(packet, meta.l3, meta.end), meta.iface) {
-        Ok(Some(piece)) => piece,
-        Ok(None) => return MALFORMED,
-        Err(reject) => return port_of(reject),
-    };
-    match table.offer(&piece, cx.now, room) {
-        Offer::Whole(room, len) => {
-            cx.count(REASSEMBLED, 1);
-            let datagram = restarted(delivered(cx, room, len), meta);
-            cx.spawn_new(DATAGRAM, Some(datagram), 0, Priority::High);
-            OUT
+impl Reassemble {
+    fn read<'p>(&self, packet: &'p Buffer) -> Result<Option<Piece<'p>>, Reject> {
+        let meta = packet.meta();
+        let read = if self.limits6.is_some() { Piece::v6 } else { Piece::v4 };
+        read(between(packet, meta.l3, meta.end), meta.iface)
+    }
+
+    /// The port by which the fragment leaves.
+    fn take(&mut self, cx: &mut Cx<'_>, packet: &Buffer) -> usize {
+        let piece = match self.read(packet) {
+            Ok(Some(piece)) => piece,
+            Ok(None) => return MALFORMED,
+            Err(reject) => return port_of(reject),
+        };
+        match self.kept.offer(&piece, cx.now) {
+            Offer::Whole(room, len) => {
+                cx.count(REASSEMBLED, 1);
+                let datagram = restarted(delivered(cx, room, len), packet.meta());
+                cx.spawn_new(DATAGRAM, Some(datagram), 0, Priority::High);
+                OUT
+            }
+            Offer::Kept => OUT,
+            Offer::Duplicate => DUPLICATE,
+            Offer::Rejected(reject) => port_of(reject),
         }
-        Offer::Kept => OUT,
-        Offer::Duplicate => DUPLICATE,
-        Offer::Rejected(reject) => port_of(reject),
+    }
+
+    fn poll_overdue(&mut self, cx: &mut Cx<'_>) {
+        let Reassemble { kept, reporter, limits6, .. } = self;
+        let (now, mut overdue) = (cx.now, 0);
+        kept.table.poll(now, |expired| {
+            overdue += 1;
+            let error = expired.quote.and_then(|quote| match limits6 {
+                Some(limits) => report6(cx, limits, quote, expired.key.zone),
+                None => reporter.report(cx, quote),
+            });
+            if let Some(error) = error {
+                cx.count(TIMEOUTS, 1);
+                cx.spawn_new(EXPIRED, Some(error), 0, Priority::High);
+            }
+        });
+        cx.count(OVERDUE, overdue);
     }
 }
 
@@ -201,27 +221,6 @@ fn restarted(mut datagram: Buffer, last: &Meta) -> Buffer {
     let l3 = datagram.head();
     *datagram.meta_mut() = Meta { l2: NOWHERE, l3, l4: NOWHERE, end: NOWHERE, flags, ..*last };
     datagram
-}
-
-fn poll(
-    cx: &mut Cx<'_>,
-    table: &mut Reassembler<Room>,
-    reporter: &mut Reporter,
-    limits6: Option<&Icmp6Limits>,
-) {
-    let (now, mut overdue) = (cx.now, 0);
-    table.poll(now, |expired| {
-        overdue += 1;
-        let error = expired.quote.and_then(|quote| match limits6 {
-            Some(limits) => report6(cx, limits, quote, expired.key.zone),
-            None => reporter.report(cx, quote),
-        });
-        if let Some(error) = error {
-            cx.count(TIMEOUTS, 1);
-            cx.spawn_new(EXPIRED, Some(error), 0, Priority::High);
-        }
-    });
-    cx.count(OVERDUE, overdue);
 }
 
 /// RFC 1812 §4.3.2.3: as much as fits the longest error.

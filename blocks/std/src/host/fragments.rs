@@ -1,9 +1,11 @@
 //! Datagrams in pieces, and the memory that they are put together in.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-use weever_block::Buffer;
-use weever_net::fragment::{Reassembler, ReassemblyConfig};
+use weever_block::{Buffer, Nanos};
+use weever_net::fragment::{Offer, Piece, Reassembler, ReassemblyConfig};
 use weever_packet::{Pool, PoolConfig};
 
 /// Large frames of a host: as many as datagrams in pieces of both families, and as many again as of one that
@@ -42,21 +44,26 @@ impl AsMut<[u8]> for Room {
     }
 }
 
-/// The datagrams in pieces of one family. Locked once per burst of fragments, which is not the fast
-/// path.
+/// The limits of datagrams in pieces of one family, and how many there are. The pieces are in the block that puts
+/// them together: only it writes here, so that no packet waits for a reader.
 #[derive(Debug)]
 pub struct Pieces {
-    table: Mutex<Reassembler<Room>>,
+    config: ReassemblyConfig,
     memory: Option<Pool>,
+    datagrams: AtomicUsize,
+    bytes: AtomicUsize,
+    evicted: AtomicU64,
 }
 
 impl Pieces {
-    fn new(config: ReassemblyConfig, memory: Option<Pool>) -> Pieces {
-        Pieces { table: Mutex::new(Reassembler::new(config)), memory }
-    }
-
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Reassembler<Room>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn new(config: ReassemblyConfig, memory: Option<Pool>) -> Arc<Pieces> {
+        Arc::new(Pieces {
+            config,
+            memory,
+            datagrams: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            evicted: AtomicU64::new(0),
+        })
     }
 
     /// A room, or `None` when all are in use.
@@ -65,15 +72,54 @@ impl Pieces {
         buffer.set_bounds(0, u16::MAX).then_some(Room(buffer))
     }
 
-    /// Datagrams in pieces, and bytes of them.
+    /// Datagrams in pieces, and bytes of them, as of the last burst of fragments.
     pub fn held(&self) -> (usize, usize) {
-        let table = self.lock();
-        (table.len(), table.bytes())
+        (self.datagrams.load(Relaxed), self.bytes.load(Relaxed))
     }
 
     /// Datagrams that had to leave for others.
     pub fn evicted(&self) -> u64 {
-        self.lock().evicted()
+        self.evicted.load(Relaxed)
+    }
+}
+
+/// A block's datagrams in pieces. How many there are is told by [`publish`](Kept::publish).
+pub(crate) struct Kept {
+    pub(crate) table: Reassembler<Room>,
+    of: Arc<Pieces>,
+    published: (usize, usize, u64),
+}
+
+impl Kept {
+    pub(crate) fn new(of: &Arc<Pieces>) -> Kept {
+        Kept { table: Reassembler::new(of.config), of: of.clone(), published: (0, 0, 0) }
+    }
+
+    /// An empty one with the same limits.
+    pub(crate) fn fresh(&self) -> Kept {
+        Kept::new(&self.of)
+    }
+
+    /// Takes a fragment.
+    pub(crate) fn offer(&mut self, piece: &Piece<'_>, now: Nanos) -> Offer<Room> {
+        self.table.offer(piece, now, || self.of.room())
+    }
+
+    /// Tells what has changed; returns how many datagrams had to leave for others since the last time.
+    pub(crate) fn publish(&mut self) -> u64 {
+        let now = (self.table.len(), self.table.bytes(), self.table.evicted());
+        let (datagrams, bytes, evicted) = std::mem::replace(&mut self.published, now);
+        self.of.datagrams.fetch_add(now.0.wrapping_sub(datagrams), Relaxed);
+        self.of.bytes.fetch_add(now.1.wrapping_sub(bytes), Relaxed);
+        self.of.evicted.fetch_add(now.2 - evicted, Relaxed);
+        now.2 - evicted
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.of.datagrams.fetch_sub(self.published.0, Relaxed);
+        self.of.bytes.fetch_sub(self.published.1, Relaxed);
     }
 }
 
@@ -81,9 +127,9 @@ impl Pieces {
 #[derive(Debug)]
 pub struct Fragments {
     /// Of IPv4.
-    pub v4: Pieces,
+    pub v4: Arc<Pieces>,
     /// Of IPv6.
-    pub v6: Pieces,
+    pub v6: Arc<Pieces>,
     memory: Option<Pool>,
     most: usize,
 }

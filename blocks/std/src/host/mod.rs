@@ -7,8 +7,8 @@ mod resolver;
 mod secret;
 mod state;
 
-pub(crate) use fragments::Room;
 pub use fragments::{Fragments, Pieces};
+pub(crate) use fragments::{Kept, Room};
 pub(crate) use neighbours::Snapshot as NeighbourSnapshot;
 pub use neighbours::{AddressConflict, Neighbourhood, Neighbours, Neighbours6, V4, V6};
 pub(crate) use neighbours::{Family, Key4, Key6, NeighbourKey, Reader, Sent, Session};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use weever_block::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
-    READS, StateKind, bits, tasks_where, validator,
+    READS, StateKind, bits, number_of, tasks_where, validator,
 };
 use weever_graph::Effects;
 use weever_net::icmp::check_error;
@@ -132,7 +132,7 @@ impl Block for NeedsResponse {
         let state = self.state.load();
         let wanted = tasks_where(burst, input, |packet| is_for_us(state, packet));
         let answered = self.limit.grant(self.rate, wanted, cx.now);
-        cx.count(0, answered.count_ones().into());
+        cx.count(0, number_of(answered).into());
         cx.spawn(0, answered);
         ports.enable(0, input & !wanted);
         ports.enable(1, wanted & !answered);

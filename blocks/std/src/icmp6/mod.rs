@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use weever_block::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, READS,
-    StateKind, tasks_where, validator,
+    StateKind, number_of, tasks_where, validator,
 };
 use weever_graph::Effects;
 use weever_net::iface::IfaceId;
@@ -89,7 +89,7 @@ impl Block for NeedsResponse {
             ip.is_some_and(|ip| state.is_ours6(IfaceId(packet.meta().iface), ip.dst()))
         });
         let answered = self.limit.grant(self.rate, wanted, cx.now);
-        cx.count(0, answered.count_ones().into());
+        cx.count(0, number_of(answered).into());
         cx.spawn(0, answered);
         ports.enable(0, input & !wanted);
         ports.enable(1, wanted & !answered);

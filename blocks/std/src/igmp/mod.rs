@@ -7,28 +7,31 @@ use std::sync::Arc;
 
 use weever_block::{
     Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, READS, StateKind, bits,
+    validator,
 };
 use weever_graph::Effects;
-use weever_net::iface::ALL_HOSTS;
 use weever_net::ipv4::multicast_mac;
-use weever_net::state::NetState;
 use weever_packet::Endpoints;
 use weever_wire::checksum;
 use weever_wire::ethernet::ethertype;
 use weever_wire::igmp::{IgmpQuery, V2_LEN, checksum_ok, kind};
-use weever_wire::ipv4::{HEADER_LEN, Ipv4Header, Ipv4Option, Ipv4Options, option_kind, protocol};
+use weever_wire::ipv4::protocol;
 
 use crate::groups::timer::{ReportFormat, make};
-use crate::host::StateReader;
+use crate::icmp::message;
 use crate::kinds::period;
-use crate::kinds::{between, interface, network};
 
 const OUT: usize = 0;
-const REMOTE: usize = 1;
-const MALFORMED: usize = 2;
-const DROP: usize = 3;
+const MALFORMED: usize = 1;
+const DROP: usize = 2;
 
-/// Takes IGMP messages.
+/// Is the checksum right?
+pub static VALID_CHECKSUM: BlockType =
+    BlockType::validator("RxL3IGMPValidChecksum", "Is the message's checksum right?", |_| {
+        validator(|packet| checksum_ok(message(packet)))
+    });
+
+/// Takes IGMP messages that are from the link, as the graph has found.
 pub static RECEIVE: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
@@ -37,100 +40,45 @@ pub static RECEIVE: BlockType = BlockType {
         "Takes queries, and other hosts' reports of older versions (RFC 3376 §7).",
         &[
             PortDoc { name: "out", doc: "taken" },
-            PortDoc {
-                name: "remote",
-                doc: "not from the link, without router alert, or misaddressed",
-            },
-            PortDoc { name: "malformed", doc: "checksum or length is wrong" },
-            PortDoc { name: "drop", doc: "nothing that a host has to know" },
+            PortDoc { name: "malformed", doc: "a query of an impossible length" },
+            PortDoc { name: "drop", doc: "no groups on the interface, or another kind of message" },
         ],
-        |build| {
-            let state = network(build)?.reader();
-            Ok(Box::new(Receive { state, groups: build.env.get_or_default() }))
-        },
+        |build| Ok(Box::new(Receive { groups: build.env.get_or_default() })),
     )
 };
 
 struct Receive {
-    state: StateReader,
     groups: Arc<Groups>,
 }
 
 impl Block for Receive {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let state = self.state.load();
         for task in bits(input) {
-            let taken = |packet: &Buffer| take(state, &self.groups, packet, cx.now);
-            let port = burst.get(task).map_or(DROP, taken);
+            let port = burst.get(task).map_or(DROP, |packet| take(&self.groups, packet, cx.now));
             ports.enable(port, 1 << task);
         }
     }
 }
 
-fn take(state: &NetState, groups: &Groups, packet: &Buffer, now: Nanos) -> usize {
-    let meta = packet.meta();
-    let message = between(packet, meta.l4, meta.end);
-    if !checksum_ok(message) {
-        return MALFORMED;
-    }
-    let Some(envelope) = Envelope::of(state, packet) else { return DROP };
-    match message[0] {
-        kind::QUERY => {
+fn take(groups: &Groups, packet: &Buffer, now: Nanos) -> usize {
+    let (iface, message) = (packet.meta().iface, message(packet));
+    match message.first() {
+        Some(&kind::QUERY) => {
             let Ok(query) = IgmpQuery::parse(message) else { return MALFORMED };
-            if !envelope.may_query(&query) {
-                return REMOTE;
-            }
             let mut inner = groups.lock();
-            let Some(memberships) = inner.at(meta.iface) else { return DROP };
+            let Some(memberships) = inner.at(iface) else { return DROP };
             memberships.query(query.into(), query.sources.iter(), now);
             OUT
         }
-        kind::V1_REPORT | kind::V2_REPORT => {
-            // RFC 2236 has no version 1 report carry the option, RFC 1112 knows none.
-            if !envelope.from_link || message[0] == kind::V2_REPORT && !envelope.alert {
-                return REMOTE;
-            }
-            let Some(group) = message[4..V2_LEN].first_chunk::<4>() else { return MALFORMED };
+        Some(&(kind::V1_REPORT | kind::V2_REPORT)) => {
+            let group = message.get(4..V2_LEN).and_then(|group| group.first_chunk::<4>());
+            let Some(group) = group else { return MALFORMED };
             let mut inner = groups.lock();
-            let Some(memberships) = inner.at(meta.iface) else { return DROP };
+            let Some(memberships) = inner.at(iface) else { return DROP };
             memberships.receive_report(Ipv4Addr::from(*group), now);
             OUT
         }
         _ => DROP,
-    }
-}
-
-/// The datagram around a message, which reveals a forged one from beyond the link.
-struct Envelope {
-    dst: Ipv4Addr,
-    /// Whether the source is on a subnet of the interface, and no router has forwarded it.
-    from_link: bool,
-    /// Whether it has a router alert option (RFC 2113).
-    alert: bool,
-}
-
-impl Envelope {
-    fn of(state: &NetState, packet: &Buffer) -> Option<Envelope> {
-        let meta = packet.meta();
-        let header = Ipv4Header::first(packet.at(meta.l3))?;
-        let own = interface(state, packet)?;
-        let area = packet.at(meta.l3).get(HEADER_LEN..header.header_len()).unwrap_or_default();
-        let alert = |option: Ipv4Option<'_>| option.kind == option_kind::ROUTER_ALERT;
-        Some(Envelope {
-            dst: header.dst(),
-            from_link: header.ttl() == 1 && own.v4.on_link(header.src()),
-            alert: Ipv4Options::new(area).any(|option| option.is_ok_and(alert)),
-        })
-    }
-
-    /// RFC 3376 §9.1, §9.2, as MLD's are judged (RFC 3810 §6.2): from a neighbour, never forwarded, with
-    /// the option unless the querier speaks version 1. A general query goes to all hosts, and there is no
-    /// other in version 1: anywhere else, one forged query would have all hosts of a group answer or
-    /// speak version 1.
-    fn may_query(&self, query: &IgmpQuery<'_>) -> bool {
-        let old = query.version == 1;
-        let general = old || query.group.is_unspecified();
-        self.from_link && (old || self.alert) && (!general || self.dst == ALL_HOSTS)
     }
 }
 

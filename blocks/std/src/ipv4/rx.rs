@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 
 use weever_block::{
-    Block, BlockType, Buffer, Burst, Cx, MARKS, Mask, ParamDoc, PortDoc, Ports, bits, classifier,
-    tasks_where, validator,
+    Block, BlockType, Buffer, Burst, Cx, MARKS, Mask, ParamDoc, PortDoc, Ports, bits, tasks_where,
+    validator,
 };
 use weever_net::addr::Destination;
 use weever_net::icmp::Cause;
@@ -50,19 +50,6 @@ fn valid_header_length(packet: &mut Buffer) -> bool {
     packet.meta_mut().l4 = l4;
     whole
 }
-
-/// Is it a whole datagram?
-pub static VALID_REASSEMBLY: BlockType = BlockType::validator(
-    "RxL3IPv4ValidReassembly",
-    "Is it a whole datagram, and no fragment?",
-    |_| validator(|p| header(p).is_some_and(ipv4::is_whole)),
-);
-
-/// Is it version 4?
-pub static VALID_VERSION: BlockType =
-    BlockType::validator("RxL3IPv4ValidVersion", "Is the version field 4?", |_| {
-        validator(|p| header(p).is_some_and(ipv4::version_ok))
-    });
 
 /// Is the total length possible? Records where the packet ends.
 pub static VALID_LENGTH: BlockType = BlockType {
@@ -189,30 +176,6 @@ pub(crate) fn source(state: &NetState, iface: IfaceId, src: Ipv4Addr) -> usize {
         return 0;
     }
     if state.reverse_path(iface, src) { SOURCE_OK } else { 2 }
-}
-
-/// Which transport protocol is it?
-pub static CLASSIFY: BlockType = BlockType::new(
-    "RxL3IPv4Classify",
-    "Which transport protocol is it?",
-    &[
-        PortDoc { name: "udp", doc: "UDP" },
-        PortDoc { name: "icmp", doc: "ICMP" },
-        PortDoc { name: "igmp", doc: "IGMP" },
-        PortDoc { name: "tcp", doc: "TCP" },
-        PortDoc { name: "other", doc: "any other" },
-    ],
-    |_| classifier::<5>(|p| transport(p)),
-);
-
-fn transport(packet: &Buffer) -> usize {
-    match header(packet).map(Ipv4Header::protocol) {
-        Some(protocol::UDP) => 0,
-        Some(protocol::ICMP) => 1,
-        Some(protocol::IGMP) => 2,
-        Some(protocol::TCP) => 3,
-        _ => 4,
-    }
 }
 
 /// The port of datagrams for us.

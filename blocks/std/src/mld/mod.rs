@@ -32,8 +32,8 @@ pub static RECEIVE: BlockType = BlockType {
         "Takes queries, and other hosts' reports of the older version (RFC 3810 §6.2, §8.2).",
         &[
             PortDoc { name: "out", doc: "taken" },
-            PortDoc { name: "malformed", doc: "too short" },
-            PortDoc { name: "drop", doc: "nothing that a host has to know" },
+            PortDoc { name: "malformed", doc: "a query of an impossible length" },
+            PortDoc { name: "drop", doc: "no groups on the interface, or another kind of message" },
         ],
         |build| Ok(Box::new(Receive { groups: build.env.get_or_default() })),
     )

@@ -71,8 +71,9 @@ impl Block for ByInterface {
         let mut rest = input;
         while rest != 0 {
             let link = link_of(rest.trailing_zeros() as usize);
-            let same = bits(rest).filter(|task| link_of(*task) == link);
-            let same = same.fold(0, |all, task| all | 1 << task);
+            let (first, others) = (rest & rest.wrapping_neg(), rest & (rest - 1));
+            let same = bits(others).filter(|task| link_of(*task) == link);
+            let same = same.fold(first, |all, task| all | 1 << task);
             cx.transmit(link, same);
             rest &= !same;
         }

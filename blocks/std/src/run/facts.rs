@@ -1,7 +1,7 @@
 //! What is known of a packet at a place in a run: the outcomes of the tests before it, and what follows
 //! from them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use weever_graph::{Field, Predicate, Relation, Set};
 
@@ -10,8 +10,6 @@ use weever_graph::{Field, Predicate, Relation, Set};
 pub(super) enum Fact {
     /// It has the field, with these bits.
     Bits { field: Field, mask: u128, value: u128 },
-    /// It lacks the field.
-    Absent(Field),
     /// A predicate holds of it, or does not.
     Is(Predicate, bool),
     /// Known once a block has recorded these metadata, and not before: its fields are read from there.
@@ -56,7 +54,6 @@ impl Fact {
 pub(super) struct Facts {
     /// By field: which bits are known, and these.
     bits: BTreeMap<Field, (u128, u128)>,
-    absent: BTreeSet<Field>,
     /// Tests that nothing else decides.
     tests: Vec<(Predicate, bool)>,
     waiting: Vec<Fact>,
@@ -85,9 +82,6 @@ impl Facts {
                 }
                 Fact::When(..) => self.waiting.push(fact.clone()),
                 Fact::Bits { field, mask, value } => self.add_bits(*field, *mask, *value),
-                Fact::Absent(field) => {
-                    self.absent.insert(*field);
-                }
                 Fact::Is(predicate, is) => self.add(predicate, *is),
             }
         }
@@ -117,7 +111,6 @@ impl Facts {
                 let (mask, value) = (*mask, *value);
                 self.eval(&Predicate::Match { field: *field, mask, value }) != Some(false)
             }
-            Fact::Absent(field) => !self.bits.contains_key(field),
             Fact::Is(predicate, is) => self.eval(predicate) != Some(!is),
             Fact::When(_, fact) => self.allow(fact),
         }
@@ -137,14 +130,11 @@ impl Facts {
                 self.matches(*field, *mask, *value).or_else(|| self.tested(predicate))
             }
             Predicate::Range { field, lo, hi } => {
-                self.is_within(*field, *lo, *hi).or_else(|| self.tested(predicate))
+                self.is_within(*field, *lo, *hi).or_else(|| self.is_ranged(*field, *lo, *hi))
             }
-            Predicate::Compare { left, right, .. } => {
-                let lacks = self.absent.contains(left) || self.absent.contains(right);
-                if lacks { Some(false) } else { self.tested(predicate) }
+            Predicate::Compare { .. } | Predicate::Member { .. } | Predicate::Atom { .. } => {
+                self.tested(predicate)
             }
-            Predicate::Member { field, .. } if self.absent.contains(field) => Some(false),
-            Predicate::Member { .. } | Predicate::Atom { .. } => self.tested(predicate),
         }
     }
 
@@ -162,9 +152,6 @@ impl Facts {
     }
 
     fn matches(&self, field: Field, mask: u128, value: u128) -> Option<bool> {
-        if self.absent.contains(&field) {
-            return Some(false);
-        }
         let (known, bits) = *self.bits.get(&field)?;
         match (bits ^ value) & mask & known {
             0 if mask & !known == 0 => Some(true),
@@ -174,9 +161,6 @@ impl Facts {
     }
 
     fn is_within(&self, field: Field, lo: u128, hi: u128) -> Option<bool> {
-        if self.absent.contains(&field) {
-            return Some(false);
-        }
         let (known, bits) = *self.bits.get(&field)?;
         let full = field.full_mask();
         match () {
@@ -184,6 +168,23 @@ impl Facts {
             () if lo == 0 && hi >= full => Some(true),
             () => None,
         }
+    }
+
+    /// The same, by the ranges that are known.
+    fn is_ranged(&self, field: Field, lo: u128, hi: u128) -> Option<bool> {
+        self.tests.iter().find_map(|test| match test {
+            (Predicate::Range { field: of, lo: least, hi: most }, true) if *of == field => {
+                match () {
+                    () if lo <= *least && *most <= hi => Some(true),
+                    () if hi < *least || *most < lo => Some(false),
+                    () => None,
+                }
+            }
+            (Predicate::Range { field: of, lo: least, hi: most }, false) if *of == field => {
+                (*least <= lo && hi <= *most).then_some(false)
+            }
+            _ => None,
+        })
     }
 
     fn tested(&self, predicate: &Predicate) -> Option<bool> {
@@ -201,7 +202,6 @@ mod tests {
         let ours = Predicate::Member { field: Field::Ip4Dst, set: Set::Ours };
         facts.add_all(&[
             Fact::value(Field::EthOuter, 0x800),
-            Fact::Absent(Field::VlanType),
             Fact::has(Field::Ip4Ttl),
             Fact::at_least(Field::L4Len, 8),
             Fact::outside(Field::Ip4Src, 0xff00_0000, 0x7f00_0000),
@@ -212,9 +212,10 @@ mod tests {
             (eq(Field::EthOuter, 0x800), true),
             (eq(Field::EthOuter, 0x8100), false),
             (Predicate::Range { field: Field::EthOuter, lo: 0x600, hi: 0xffff }, true),
-            (eq(Field::VlanType, 0x8100), false),
             (Predicate::Range { field: Field::Ip4Ttl, lo: 0, hi: 255 }, true),
             (Predicate::Range { field: Field::L4Len, lo: 8, hi: 0x1ffff }, true),
+            (Predicate::Range { field: Field::L4Len, lo: 4, hi: 0x1ffff }, true),
+            (Predicate::Range { field: Field::L4Len, lo: 0, hi: 7 }, false),
             (
                 Predicate::Match { field: Field::Ip4Src, mask: 0xff00_0000, value: 0x7f00_0000 },
                 false,

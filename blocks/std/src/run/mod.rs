@@ -13,6 +13,7 @@
 
 mod acts;
 mod facts;
+mod looks;
 mod plan;
 mod program;
 mod rules;

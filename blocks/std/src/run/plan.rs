@@ -8,8 +8,10 @@ use weever_graph::{Field, NodeId, NodeKind, Op, Predicate};
 
 use super::acts::{ACTS, Act, Run};
 use super::facts::{Fact, Facts};
+use super::looks::Look;
 use super::rules::{family, is_plain, read, recorded};
-use super::tiles::{Look, TILES, Tile};
+use super::tiles::records::{END, UDP_END};
+use super::tiles::{TILES, Tile};
 use crate::by_predicate::Choice;
 
 /// How a run goes on.
@@ -223,7 +225,12 @@ impl<'a> Planner<'a> {
 
     /// The metadata that a node's predicates read, and that no node before it has recorded.
     fn unrecorded(&self, place: &Place, id: NodeId) -> u8 {
-        read(self.start.graph.node(id)) & !place.facts.recorded()
+        let mut reads = read(self.start.graph.node(id));
+        // A datagram's end takes the place of its packet's.
+        if reads & END != 0 {
+            reads |= UDP_END & place.records;
+        }
+        reads & !place.facts.recorded()
     }
 
     /// Passes nodes as long as the facts say by which port.

@@ -8,8 +8,8 @@ use weever_block::{
 use weever_net::state::NetState;
 
 use super::acts::{Around, Host, Run};
+use super::looks::{Look, Seen};
 use super::plan::Tree;
-use super::tiles::Look;
 use crate::by_predicate::Choice;
 use crate::host::Network;
 use crate::kinds::NetworkState;
@@ -36,11 +36,19 @@ struct Step {
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     first: u16,
-    /// Whether its first looks are the usual ones, each behind the first outcome of the one before.
-    is_usual: bool,
+    usual: Option<Usual>,
     steps: Arc<[Step]>,
     choices: Arc<[Branch]>,
     acts: Arc<[Deed]>,
+}
+
+/// Where the looks at datagrams are, if a program begins with them: each family's one after the other, each behind the
+/// first outcome of the one before. They are one function, in which no look has to be found, and what one has found the
+/// next one knows.
+#[derive(Clone, Copy, Debug)]
+struct Usual {
+    four: u16,
+    six: u16,
 }
 
 /// Tests of a node, and by port where the program goes on.
@@ -104,15 +112,24 @@ impl Draft {
     }
 }
 
-/// The looks at a datagram over IPv4, which is what most packets are.
-const USUAL: [Look; 5] = [Look::Link, Look::Ip4, Look::Ends4, Look::Whole4, Look::Udp];
+/// The looks at datagrams of each family, behind [`Look::Link`].
+const FOUR: [Look; 4] = [Look::Ip4, Look::Ends4, Look::Whole4, Look::Udp];
+const SIX: [Look; 4] = [Look::Ip6, Look::Ends6, Look::Upper6, Look::Udp];
 
-fn is_usual(first: u16, steps: &[Step]) -> bool {
-    let mut behind = steps.windows(2).take(USUAL.len() - 1).zip(1..);
-    first == 0
-        && steps.len() >= USUAL.len()
-        && steps.iter().zip(USUAL).all(|(step, look)| step.look == look)
-        && behind.all(|(pair, next)| pair[0].next[0] == next)
+impl Usual {
+    fn of(first: u16, steps: &[Step]) -> Option<Usual> {
+        let link = steps.get(usize::from(first)).filter(|step| step.look == Look::Link)?;
+        let in_row = |at: u16, looks: [Look; 4]| {
+            let row = steps.get(usize::from(at)..)?.get(..looks.len())?;
+            let follows = |(nth, step): (usize, &Step)| {
+                let next = at + nth as u16 + 1;
+                step.look == looks[nth] && (nth + 1 == looks.len() || step.next[0] == next)
+            };
+            row.iter().enumerate().all(follows).then_some(at)
+        };
+        let [four, six, ..] = link.next;
+        Some(Usual { four: in_row(four, FOUR)?, six: in_row(six, SIX)? })
+    }
 }
 
 impl Program {
@@ -121,31 +138,65 @@ impl Program {
         let (mut draft, mut ways) = (Draft::default(), Vec::new());
         let first = draft.add(tree, &mut ways);
         let Draft { steps, choices, acts } = draft;
-        let (steps, choices, acts): (Arc<[Step]>, _, _) =
-            (steps.into(), choices.into(), acts.into());
-        let is_usual = is_usual(first, &steps);
-        (Program { first, is_usual, steps, choices, acts }, ways)
+        let usual = Usual::of(first, &steps);
+        let (steps, choices, acts) = (steps.into(), choices.into(), acts.into());
+        (Program { first, usual, steps, choices, acts }, ways)
     }
 
-    /// Where the program goes on after its first looks, if they are the usual ones: one function, in which no
-    /// look has to be found, and what one reads the next one knows.
+    /// Where the program goes on with a packet after the usual looks.
     #[inline(always)]
-    fn usual(&self, net: Option<&NetState>, packet: &mut Buffer) -> Option<u16> {
+    fn look_as_usual(
+        &self,
+        usual: Usual,
+        net: Option<&NetState>,
+        packet: &mut Buffer,
+    ) -> Option<u16> {
+        let mut seen = Seen::of(packet);
+        // The looks in a row from a place on, as long as they have their first outcome.
         macro_rules! looks {
-            ($($look:ident)*) => {{
-                let mut at = 0;
+            ($from:expr, $($look:ident)*) => {{
+                let mut at = $from;
                 $(
-                    let outcome = Look::$look.at(net, packet);
-                    let next = *self.steps.get(at)?.next.get(outcome)?;
-                    at += 1;
-                    if usize::from(next) != at {
+                    let outcome = seen.look(Look::$look, net);
+                    if outcome != 0 {
+                        let (next, findings) = (self.next(at, outcome)?, seen.findings());
+                        findings.record(packet);
                         return Some(next);
                     }
+                    at += 1;
                 )*
-                Some(at as u16)
+                at
             }};
         }
-        looks!(Link Ip4 Ends4 Whole4 Udp)
+        let at = match seen.look(Look::Link, net) {
+            0 => looks!(usual.four, Ip4 Ends4 Whole4),
+            1 => looks!(usual.six, Ip6 Ends6 Upper6),
+            _ => return None,
+        };
+        seen.findings().record(packet);
+        self.next(at, Look::Udp.at(packet))
+    }
+
+    /// The place behind an outcome of a look; `None`: it has none.
+    #[inline(always)]
+    fn next(&self, at: u16, outcome: usize) -> Option<u16> {
+        self.steps.get(usize::from(at))?.next.get(outcome).copied()
+    }
+
+    /// Where the program goes on with a packet after the looks that begin here.
+    #[inline(never)]
+    fn look(&self, mut at: u16, net: Option<&NetState>, packet: &mut Buffer) -> Option<u16> {
+        let mut seen = Seen::of(packet);
+        while let Some(step) = self.steps.get(usize::from(at)) {
+            if step.look.is_at_header() {
+                at = *step.next.get(seen.look(step.look, net))?;
+                continue;
+            }
+            seen.findings().record(packet);
+            return step.next.get(step.look.at(packet)).copied();
+        }
+        seen.findings().record(packet);
+        Some(at)
     }
 
     /// The way of a packet.
@@ -153,15 +204,18 @@ impl Program {
     fn way(
         &self,
         net: Option<&NetState>,
-        around: Option<&Around<'_>>,
+        around: &mut Surroundings<'_>,
         packet: &mut Buffer,
     ) -> Option<usize> {
-        let mut at = if self.is_usual { self.usual(net, packet)? } else { self.first };
+        let mut at = match self.usual {
+            Some(usual) => self.look_as_usual(usual, net, packet)?,
+            None => self.first,
+        };
         loop {
             if at & WAY != 0 {
                 return (at != NOWHERE).then_some(usize::from(at & !WAY));
-            } else if let Some(step) = self.steps.get(usize::from(at)) {
-                at = *step.next.get(step.look.at(net, packet))?;
+            } else if usize::from(at) < self.steps.len() {
+                at = self.look(at, net, packet)?;
             } else if at & ACT != 0 {
                 at = self.act(at, around, packet);
             } else {
@@ -172,7 +226,8 @@ impl Program {
 
     /// Acts one after the other: behind one come only acts and ways.
     #[inline(always)]
-    fn act(&self, mut at: u16, around: Option<&Around<'_>>, packet: &mut Buffer) -> u16 {
+    fn act(&self, mut at: u16, around: &mut Surroundings<'_>, packet: &mut Buffer) -> u16 {
+        let around = around.get();
         while at & WAY == 0
             && let Some(deed) = self.acts.get(usize::from(at ^ ACT))
         {
@@ -197,6 +252,28 @@ impl RunProgram for Program {
     }
 }
 
+/// The state of the host that acts read, loaded when the first packet needs it: few of those that are received do.
+struct Surroundings<'a> {
+    host: Option<(&'a mut Host, &'a Cx<'a>)>,
+    loaded: Option<Around<'a>>,
+}
+
+impl Surroundings<'_> {
+    /// `None`: there is no host.
+    #[inline(always)]
+    fn get(&mut self) -> Option<&Around<'_>> {
+        if self.loaded.is_none() {
+            self.load();
+        }
+        self.loaded.as_ref()
+    }
+
+    #[inline(never)]
+    fn load(&mut self) {
+        self.loaded = self.host.take().map(|(host, cx)| host.around(cx));
+    }
+}
+
 /// Runs a program.
 struct Executor {
     program: Program,
@@ -209,10 +286,11 @@ struct Executor {
 impl Shortcut for Executor {
     fn run(&mut self, cx: &Cx<'_>, burst: &mut Burst, input: Mask, ways: &mut Ways) {
         let net = self.network.as_mut().map(|network| network.load());
-        let around = self.host.as_mut().map(|host| host.around(cx));
+        let mut around =
+            Surroundings { host: self.host.as_mut().map(|host| (host, cx)), loaded: None };
         for task in bits(input) {
             let packet = burst.get_mut(task);
-            let way = |packet| self.program.way(net, around.as_ref(), packet);
+            let way = |packet| self.program.way(net, &mut around, packet);
             if let Some(way) = packet.and_then(way) {
                 ways.take(way, task);
             }

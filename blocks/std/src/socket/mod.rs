@@ -9,7 +9,7 @@ mod tests;
 use std::sync::Arc;
 
 use atomic_refcell::AtomicRefCell;
-use weever_net::demux::SocketTable;
+use weever_net::demux::{PortRange, SocketTable};
 use weever_net::stream::StreamPort;
 
 pub use error::{ERROR, REFUSED};
@@ -24,6 +24,8 @@ pub struct Applications {
     pub link: u16,
     /// By worker.
     pub tables: Vec<Arc<AtomicRefCell<SocketTable>>>,
+    /// The ports of the host that their connections begin at.
+    pub ephemeral: PortRange,
     /// The ports of applications' streams, by worker.
     pub streams: Vec<Arc<dyn StreamPort>>,
 }

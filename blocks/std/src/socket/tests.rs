@@ -25,6 +25,7 @@ fn bench(sockets: &[u32]) -> Bench {
     let tables = vec![Arc::new(AtomicRefCell::new(table))];
     let config = NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().unwrap()]);
     Bench::new().providing(Arc::new(Network::new(config))).providing(Arc::new(Applications {
+        ephemeral: Default::default(),
         link: LINK,
         tables,
         streams: Vec::new(),

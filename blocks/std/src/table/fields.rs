@@ -6,13 +6,13 @@ use weever_graph::Field;
 use weever_packet::{Buffer, Flags, NOWHERE};
 use weever_wire::arp::ArpHeader;
 use weever_wire::ethernet::EthernetHeader;
-use weever_wire::fields::Parsed;
+use weever_wire::fields::Fields;
 use weever_wire::icmpv4::IcmpHeader;
 use weever_wire::ipv4::Ipv4Header;
 use weever_wire::ipv6::{Chain, HEADER_LEN, Ipv6Header, next_header};
 use weever_wire::vlan::{VlanHeader, is_tag};
 
-use crate::kinds::between;
+use crate::kinds::{between, whole};
 use weever_wire::{ethernet, ipv4};
 
 /// Words of the widest key: every field there is, once.
@@ -135,21 +135,50 @@ pub(crate) fn value_of(packet: &Buffer, field: Field) -> Option<u128> {
     }
 }
 
+/// Where values of fields are read.
+pub(crate) trait Source {
+    /// A packet's value of a field.
+    fn value(packet: &Buffer, field: Field) -> Option<u128>;
+}
+
+/// By the offsets recorded in the metadata.
+pub(crate) struct Recorded;
+
+impl Source for Recorded {
+    #[inline(always)]
+    fn value(packet: &Buffer, field: Field) -> Option<u128> {
+        value_of(packet, field)
+    }
+}
+
+/// In the frame as it is, wherever the packet in it begins and whatever is recorded of it.
+pub(crate) struct Frame;
+
+impl Source for Frame {
+    #[inline(always)]
+    fn value(packet: &Buffer, field: Field) -> Option<u128> {
+        value_in(&Fields::of(whole(packet)), field)
+    }
+}
+
 /// Evaluates an expression with a function from packets to their value of a field, which is chosen once: a
 /// loop in the expression knows the field when it is compiled.
 macro_rules! field_values {
-    ($field:expr, |$value:ident| $body:expr) => {
-        field_values!(@of $field, $value, $body,
+    ($source:ty, $field:expr, |$value:ident| $body:expr) => {
+        field_values!(@of $source, $field, $value, $body,
             EthDst EthSrc EthType VlanId ArpOp ArpTpa Ip4Src Ip4Dst Ip4Proto Ip4Ttl IpVersion Ip4Frag
             Ip6Src Ip6Dst Ip6Next IcmpType IcmpCode L4Src L4Dst TcpFlags FrameLen FrameGroup FrameVlan
-            EthOuter VlanType ArpSha ArpSpa L3Len Ip4Hlen Ip4Len Ip6Len IpUpper Ip6Hops Ip6Alert L4Len Icmp6Type
-            Icmp6Code UdpLen)
+            EthOuter VlanType ArpSha ArpSpa L3Len Ip4Hlen Ip4Len Ip4Alert Ip6Len IpUpper Ip6Hops Ip6Alert L4Len
+            IgmpType IgmpCode IgmpGroup Icmp6Type Icmp6Code UdpLen)
     };
-    (@of $field:expr, $value:ident, $body:expr, $($name:ident)*) => {
+    (@of $source:ty, $field:expr, $value:ident, $body:expr, $($name:ident)*) => {
         match $field {
             $(weever_graph::Field::$name => {
                 let $value = |packet: &weever_packet::Buffer| {
-                    $crate::table::fields::value_of(packet, weever_graph::Field::$name)
+                    <$source as $crate::table::fields::Source>::value(
+                        packet,
+                        weever_graph::Field::$name,
+                    )
                 };
                 $body
             })*
@@ -172,11 +201,17 @@ fn derived(packet: &Buffer, field: Field) -> Option<u128> {
         Field::L3Len => (meta.l3 != NOWHERE).then(|| packet.at(meta.l3).len() as u128),
         Field::Ip4Hlen => Some(ipv4(packet)?.header_len() as u128),
         Field::Ip4Len => Some(ipv4(packet)?.total_len() as u128),
+        Field::Ip4Alert => ip4_alert(packet),
         Field::Ip6Len => Some((HEADER_LEN + ipv6(packet)?.payload_len()) as u128),
         Field::Ip6Hops => Some(ipv6(packet)?.hop_limit().into()),
         Field::Ip6Alert => Some(chain(packet)?.router_alert.into()),
         Field::IpUpper => upper(packet).map(u128::from),
         Field::L4Len => (meta.l4 != NOWHERE).then(|| message(packet).len() as u128),
+        Field::IgmpType => Some((*igmp(packet)?.first()?).into()),
+        Field::IgmpCode => Some((*igmp(packet)?.get(1)?).into()),
+        Field::IgmpGroup => {
+            igmp(packet)?.get(4..)?.first_chunk().map(|group| u32::from_be_bytes(*group).into())
+        }
         Field::Icmp6Type => Some((*icmp6(packet)?.first()?).into()),
         Field::Icmp6Code => Some((*icmp6(packet)?.get(1)?).into()),
         Field::UdpLen => udp_len(packet),
@@ -240,6 +275,19 @@ fn icmp(packet: &Buffer) -> Option<IcmpHeader<'_>> {
     IcmpHeader::first(transport(packet, &[protocol::ICMP])?)
 }
 
+/// An IGMP message, unless it is not the first fragment of one.
+fn igmp(packet: &Buffer) -> Option<&[u8]> {
+    let header = ipv4(packet)?;
+    let is = header.protocol() == protocol::IGMP && !header.is_later_fragment();
+    is.then(|| message(packet))
+}
+
+fn ip4_alert(packet: &Buffer) -> Option<u128> {
+    let header_len = ipv4(packet)?.header_len();
+    let options = packet.at(packet.meta().l3).get(ipv4::HEADER_LEN..header_len)?;
+    Some(ipv4::asks_routers(options).into())
+}
+
 fn tcp_flags(packet: &Buffer) -> Option<u128> {
     let header = transport(packet, &[protocol::TCP])?;
     header.get(TCP_FLAGS).map(|flags| (*flags).into())
@@ -276,46 +324,51 @@ fn udp_len(packet: &Buffer) -> Option<u128> {
     Some(u16::from_be_bytes([a, b]).into())
 }
 
-/// The value of `field` in a frame that was walked over.
-pub(crate) fn field_of(parsed: &Parsed, field: Field) -> Option<u128> {
+/// The value of a field in a frame.
+#[inline(always)]
+pub(crate) fn value_in(frame: &Fields<'_>, field: Field) -> Option<u128> {
     match field {
-        Field::EthDst => parsed.eth_dst.map(|mac| mac.to_bits().into()),
-        Field::EthSrc => parsed.eth_src.map(|mac| mac.to_bits().into()),
-        Field::EthType => parsed.ethertype.map(u128::from),
-        Field::VlanId => parsed.vlan.map(u128::from),
-        Field::ArpOp => parsed.arp_op.map(u128::from),
-        Field::ArpTpa => parsed.arp_tpa.map(|ip| ip.to_bits().into()),
-        Field::Ip4Src => parsed.ip4_src.map(|ip| ip.to_bits().into()),
-        Field::Ip4Dst => parsed.ip4_dst.map(|ip| ip.to_bits().into()),
-        Field::Ip4Proto => parsed.ip4_proto.map(u128::from),
-        Field::Ip4Ttl => parsed.ip4_ttl.map(u128::from),
-        Field::IpVersion => parsed.ip_version.map(u128::from),
-        Field::Ip4Frag => parsed.ip4_frag.map(u128::from),
-        Field::Ip6Src => parsed.ip6_src.map(|ip| ip.to_bits()),
-        Field::Ip6Dst => parsed.ip6_dst.map(|ip| ip.to_bits()),
-        Field::Ip6Next => parsed.ip6_next.map(u128::from),
-        Field::IcmpType => parsed.icmp_type.map(u128::from),
-        Field::IcmpCode => parsed.icmp_code.map(u128::from),
-        Field::L4Src => parsed.l4_src.map(u128::from),
-        Field::L4Dst => parsed.l4_dst.map(u128::from),
-        Field::TcpFlags => parsed.tcp_flags.map(u128::from),
-        Field::FrameLen => Some(parsed.frame_len as u128),
-        Field::FrameGroup => parsed.eth_dst.map(|mac| mac.is_multicast().into()),
-        Field::FrameVlan => parsed.eth_dst.map(|_| parsed.vlan.unwrap_or(0).into()),
-        Field::EthOuter => parsed.outer_type.map(u128::from),
-        Field::VlanType => parsed.tag_type.map(u128::from),
-        Field::ArpSha => parsed.arp_sha.map(|mac| mac.to_bits().into()),
-        Field::ArpSpa => parsed.arp_spa.map(|ip| ip.to_bits().into()),
-        Field::L3Len => parsed.l3.map(|l3| (parsed.frame_len - l3) as u128),
-        Field::Ip4Hlen => parsed.ip4_header_len.map(|len| len as u128),
-        Field::Ip4Len => parsed.ip4_total_len.map(|len| len as u128),
-        Field::Ip6Len => parsed.ip6_total_len.map(|len| len as u128),
-        Field::Ip6Hops => parsed.ip6_hops.map(u128::from),
-        Field::Ip6Alert => parsed.ip6_alert.map(u128::from),
-        Field::IpUpper => parsed.upper.map(u128::from),
-        Field::L4Len => parsed.payload_len.map(|len| len as u128),
-        Field::Icmp6Type => parsed.icmp6_type.map(u128::from),
-        Field::Icmp6Code => parsed.icmp6_code.map(u128::from),
-        Field::UdpLen => parsed.udp_len.map(u128::from),
+        Field::EthDst => frame.eth_dst().map(|mac| mac.to_bits().into()),
+        Field::EthSrc => frame.eth_src().map(|mac| mac.to_bits().into()),
+        Field::EthType => frame.ethertype().map(u128::from),
+        Field::VlanId => frame.vlan().map(u128::from),
+        Field::ArpOp => frame.arp_op().map(u128::from),
+        Field::ArpTpa => frame.arp_tpa().map(|ip| ip.to_bits().into()),
+        Field::Ip4Src => frame.ip4_src().map(|ip| ip.to_bits().into()),
+        Field::Ip4Dst => frame.ip4_dst().map(|ip| ip.to_bits().into()),
+        Field::Ip4Proto => frame.ip4_proto().map(u128::from),
+        Field::Ip4Ttl => frame.ip4_ttl().map(u128::from),
+        Field::IpVersion => frame.ip_version().map(u128::from),
+        Field::Ip4Frag => frame.ip4_frag().map(u128::from),
+        Field::Ip6Src => frame.ip6_src().map(|ip| ip.to_bits()),
+        Field::Ip6Dst => frame.ip6_dst().map(|ip| ip.to_bits()),
+        Field::Ip6Next => frame.ip6_next().map(u128::from),
+        Field::IcmpType => frame.icmp_type().map(u128::from),
+        Field::IcmpCode => frame.icmp_code().map(u128::from),
+        Field::L4Src => frame.l4_src().map(u128::from),
+        Field::L4Dst => frame.l4_dst().map(u128::from),
+        Field::TcpFlags => frame.tcp_flags().map(u128::from),
+        Field::FrameLen => Some(frame.frame_len() as u128),
+        Field::FrameGroup => frame.eth_dst().map(|mac| mac.is_multicast().into()),
+        Field::FrameVlan => frame.eth_dst().map(|_| frame.vlan().unwrap_or(0).into()),
+        Field::EthOuter => frame.outer_type().map(u128::from),
+        Field::VlanType => frame.tag_type().map(u128::from),
+        Field::ArpSha => frame.arp_sha().map(|mac| mac.to_bits().into()),
+        Field::ArpSpa => frame.arp_spa().map(|ip| ip.to_bits().into()),
+        Field::L3Len => frame.l3().map(|l3| (frame.frame_len() - l3) as u128),
+        Field::Ip4Hlen => frame.ip4_header_len().map(|len| len as u128),
+        Field::Ip4Len => frame.ip4_total_len().map(|len| len as u128),
+        Field::Ip4Alert => frame.ip4_alert().map(u128::from),
+        Field::Ip6Len => frame.ip6_total_len().map(|len| len as u128),
+        Field::Ip6Hops => frame.ip6_hops().map(u128::from),
+        Field::Ip6Alert => frame.ip6_alert().map(u128::from),
+        Field::IpUpper => frame.upper().map(u128::from),
+        Field::L4Len => frame.payload_len().map(|len| len as u128),
+        Field::IgmpType => frame.igmp_type().map(u128::from),
+        Field::IgmpCode => frame.igmp_code().map(u128::from),
+        Field::IgmpGroup => frame.igmp_group().map(|ip| ip.to_bits().into()),
+        Field::Icmp6Type => frame.icmp6_type().map(u128::from),
+        Field::Icmp6Code => frame.icmp6_code().map(u128::from),
+        Field::UdpLen => frame.udp_len().map(u128::from),
     }
 }

@@ -6,7 +6,7 @@ mod index;
 mod tests;
 
 use weever_block::{
-    Block, BlockType, Build, BuildError, Burst, Cx, MARKS, Mask, Ports, TABLE, bits,
+    Block, BlockType, Build, BuildError, Burst, Cx, MARKS, Mask, Ports, TABLE, bits, number_of,
 };
 use weever_graph::{Field, NodeKind, TableSpec};
 
@@ -60,13 +60,11 @@ fn too_wide(build: &Build<'_>) -> BuildError {
 struct Table<E, const W: usize> {
     extract: E,
     index: Index<W>,
-    masks: Vec<Mask>,
 }
 
 impl<E: Extract<W>, const W: usize> Table<E, W> {
     fn new(extract: E, spec: &TableSpec, key: Key) -> Table<E, W> {
-        let ports = spec.entries.iter().map(|e| e.port).chain([spec.miss]).max().unwrap_or(0);
-        Table { extract, index: Index::new(spec, key), masks: vec![0; ports as usize + 1] }
+        Table { extract, index: Index::new(spec, key) }
     }
 }
 
@@ -87,12 +85,9 @@ impl<E: Extract<W>, const W: usize> Block for Table<E, W> {
                 packet.meta_mut().entry = entry;
                 hits += 1;
             }
-            self.masks[verdict.port as usize] |= 1 << task;
+            ports.enable(verdict.port as usize, 1 << task);
         }
         cx.count(0, hits);
-        cx.count(1, u64::from(input.count_ones()) - hits);
-        for (port, mask) in self.masks.iter_mut().enumerate() {
-            ports.enable(port, std::mem::take(mask));
-        }
+        cx.count(1, u64::from(number_of(input)) - hits);
     }
 }

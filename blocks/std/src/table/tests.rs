@@ -7,7 +7,7 @@ use weever_packet::Buffer;
 use weever_wire::fields::summarize;
 use weever_wire::ipv4::protocol;
 
-use super::fields::value_of;
+use super::fields::{Frame, Source, value_of};
 use super::*;
 use crate::bench::Bench;
 use crate::testing::{field_of, frames::*};
@@ -88,6 +88,10 @@ fn fields_are_those_of_the_reference_walk() {
         let parsed = summarize(&frame);
         for field in Field::ALL {
             assert_eq!(value_of(&packet, field), field_of(&parsed, field), "{field:?}");
+        }
+        for field in Field::ALL.into_iter().chain(Field::DERIVED) {
+            let (read, walked) = (Frame::value(&packet, field), field_of(&parsed, field));
+            assert_eq!(read, walked, "{field:?} of {frame:02x?}");
         }
     }
 }

@@ -8,7 +8,6 @@ use weever_block::{
     ParamDoc, PortDoc, Ports, READS, State, StateKind, bits,
 };
 use weever_graph::Effects;
-use weever_net::pmtu::View;
 use weever_net::random::Key;
 use weever_net::state::NetState;
 use weever_net::stream::StreamPort;
@@ -40,6 +39,11 @@ pub static ENDPOINT: BlockType = BlockType {
             name: "connections",
             default: "262144",
             doc: "the most connections of a worker",
+        },
+        ParamDoc {
+            name: "flows",
+            default: "262144",
+            doc: "room for connections of all workers together, some 36 octets for each",
         },
     ],
     counters: &[
@@ -123,25 +127,25 @@ impl TcpEndpoint {
         self.applications.as_ref()?.streams.get(usize::from(worker)).cloned()
     }
 
-    /// The state, with the listeners and the MTU that hold now.
-    fn tcp(
-        &mut self,
-        (worker, now): (u16, Nanos),
-        port: Option<&dyn StreamPort>,
-    ) -> (&mut Tcp, &NetState, &View) {
+    /// The state, with the listeners and the MTU that hold now, and its surroundings.
+    fn tcp(&mut self, worker: u16, now: Nanos) -> (&mut Tcp, Given<'_>) {
+        let TcpEndpoint { network, paths, flows, root, services, most, applications, tcp, .. } =
+            self;
         self.worker = worker;
-        let state = self.network.load();
-        let (root, most) = (self.root, self.most);
-        let tcp = self.tcp.get_or_insert_with(|| Box::new(Tcp::new(root, most, now)));
+        let port = applications.as_ref().and_then(|all| all.streams.get(usize::from(worker)));
+        let port = port.map(|port| &**port as &dyn StreamPort);
+        let state = network.load();
+        let ports = applications.as_ref().map(|all| all.ephemeral).unwrap_or_default();
+        let tcp = tcp.get_or_insert_with(|| Box::new(Tcp::new(*root, *most, ports, now)));
         if tcp.generation != state.generation() {
             tcp.generation = state.generation();
             tcp.endpoint.set_mtu(least_mtu(state));
         }
-        tcp.listen(&self.services, now);
+        tcp.listen(services, now);
         for moved in self.arrived.drain(..) {
             tcp.settle_in(moved, port, now);
         }
-        (tcp, state, self.paths.load())
+        (tcp, Given { state, paths: paths.load(), flows: *flows, port })
     }
 }
 
@@ -154,9 +158,7 @@ fn least_mtu(state: &NetState) -> u16 {
 
 impl Block for TcpEndpoint {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let (port, flows) = (self.port(cx.worker), self.flows);
-        let (tcp, state, paths) = self.tcp((cx.worker, cx.now), port.as_deref());
-        let given = Given { state, paths, flows, port: port.as_deref() };
+        let (tcp, given) = self.tcp(cx.worker, cx.now);
         let mut left = input;
         while let Some(task) = bits(left).next() {
             left &= !(1 << task);
@@ -183,17 +185,14 @@ impl Block for TcpEndpoint {
 
     /// The buffers that it waited for: what was to be sent goes on.
     fn collect(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, claimed: Mask) {
-        let (port, flows) = (self.port(cx.worker), self.flows);
-        let (tcp, state, paths) = self.tcp((cx.worker, cx.now), port.as_deref());
-        let given = Given { state, paths, flows, port: port.as_deref() };
+        let (tcp, given) = self.tcp(cx.worker, cx.now);
         tcp.take_buffers(bits(claimed).filter_map(|task| burst.take(task)));
         tcp.work(cx, &given);
     }
 
     fn poll(&mut self, cx: &mut Cx<'_>) {
-        let (port, flows) = (self.port(cx.worker), self.flows);
-        let (tcp, state, paths) = self.tcp((cx.worker, cx.now), port.as_deref());
-        let given = Given { state, paths, flows, port: port.as_deref() };
+        let (tcp, given) = self.tcp(cx.worker, cx.now);
+        tcp.deadline = None;
         tcp.endpoint.handle_timeout(cx.now);
         tcp.work(cx, &given);
     }
@@ -203,7 +202,10 @@ impl Block for TcpEndpoint {
     }
 
     fn import_state(&mut self, state: State) -> Result<(), State> {
-        self.tcp = Some(state.downcast::<Tcp>()?);
+        let mut tcp = state.downcast::<Tcp>()?;
+        // That was the predecessor's.
+        tcp.deadline = None;
+        self.tcp = Some(tcp);
         Ok(())
     }
 

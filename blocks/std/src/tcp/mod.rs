@@ -6,9 +6,10 @@ mod options;
 mod rx;
 mod send;
 mod session;
+mod sessions;
 mod streams;
 mod worker;
 
 pub use endpoint::ENDPOINT;
 pub(crate) use rx::is_sound;
-pub use rx::{DELIVER, ERROR, VALID_CHECKSUM, VALID_HEADER_LENGTH, flow_of};
+pub use rx::{DELIVER, ERROR, VALID_CHECKSUM, flow_of};

@@ -14,6 +14,7 @@ pub(super) fn set(endpoint: &mut Endpoint, id: Id, option: StreamOption, now: Na
         StreamOption::QuickAck(quick) => endpoint.set_quick_ack(id, quick, now),
         StreamOption::Congestion(name) => endpoint.set_congestion(id, algorithm(name), now),
         StreamOption::ReceiveBuffer(octets) => endpoint.set_receive(id, octets, now),
+        StreamOption::Urgent => drop(endpoint.queue_urgent(id, 0, now)),
         StreamOption::FastOpen(0) => {}
         StreamOption::FastOpen(_) => drop(endpoint.set_fast_open(id, now)),
         option => {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use weever_block::{
     Block, BlockType, Buffer, Burst, Cx, FlowKey, MARKS, Mask, PortDoc, Ports, Priority, READS,
-    bits, tasks_marked, validator,
+    bits, tasks_marked,
 };
 use weever_graph::Effects;
 use weever_net::iface::IfaceId;
@@ -29,17 +29,6 @@ use crate::kinds::{between, network};
 pub(super) fn view(packet: &Buffer) -> Option<TcpView<'_>> {
     TcpView::new(between(packet, packet.meta().l4, packet.meta().end)).ok()
 }
-
-/// Is the header whole?
-pub static VALID_HEADER_LENGTH: BlockType = BlockType::validator(
-    "RxL4TCPValidHeaderLength",
-    "Is the fixed part of the TCP header whole?",
-    |_| {
-        validator(|packet| {
-            TcpHeader::first(between(packet, packet.meta().l4, packet.meta().end)).is_some()
-        })
-    },
-);
 
 /// Is the checksum right or partial?
 pub static VALID_CHECKSUM: BlockType = BlockType {

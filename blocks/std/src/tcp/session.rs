@@ -1,6 +1,5 @@
-//! Connections as the adapter knows them, and the use of the octets of each.
+//! A connection as the adapter knows it, and the use of its octets.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::Range;
 
@@ -17,9 +16,6 @@ use super::send::Ip;
 pub(super) const REGION: u32 = 256 << 10;
 /// What a window may grow to, when its connection could be quicker: 4 MiB, a gigabit over 32 ms.
 pub(super) const MAX_REGION: u32 = 4 << 20;
-
-/// Slots of which the connections are listed at once: some microseconds' work.
-const LISTED: usize = 256;
 
 /// The bits of a traffic class that belong to ECN.
 const ECN: u8 = 3;
@@ -81,7 +77,7 @@ pub(super) enum Rest {
 /// The adapter's record of a connection.
 #[derive(Debug)]
 pub(super) struct Session {
-    id: Id,
+    pub(super) id: Id,
     pub(super) flow: FlowKey,
     /// The interface by which its last segment came.
     pub(super) iface: u16,
@@ -99,7 +95,7 @@ pub(super) struct Session {
     /// It stands in the list of those to be served again.
     pub(super) listed: bool,
     /// The slot of another connection whose flow has the same key.
-    next: Option<u32>,
+    pub(super) next: Option<u32>,
 }
 
 impl Session {
@@ -379,89 +375,5 @@ impl Progress {
     fn of(connection: &Connection) -> Progress {
         let (readable, queued) = (connection.readable(), connection.queued());
         Progress { readable, queued, acknowledged: connection.acknowledged() }
-    }
-}
-
-/// The records of a worker's connections, by their slots and by their flows.
-#[derive(Debug, Default)]
-pub(super) struct Sessions {
-    slots: Vec<Option<Session>>,
-    /// The slot of the first connection of a flow.
-    flows: HashMap<FlowKey, u32>,
-}
-
-impl Sessions {
-    pub(super) fn get_mut(&mut self, id: Id) -> Option<&mut Session> {
-        let session = self.slots.get_mut(id.slot())?.as_mut()?;
-        (session.id == id).then_some(session)
-    }
-
-    /// Adds a record; the one that the slot had before is forgotten.
-    pub(super) fn add(&mut self, mut session: Session) {
-        let at = session.id.slot();
-        self.remove_slot(at);
-        if self.slots.len() <= at {
-            self.slots.resize_with(at + 1, || None);
-        }
-        session.next = self.flows.insert(session.flow, at as u32);
-        self.slots[at] = Some(session);
-    }
-
-    pub(super) fn remove(&mut self, id: Id) -> Option<Session> {
-        self.get_mut(id)?;
-        self.remove_slot(id.slot())
-    }
-
-    fn remove_slot(&mut self, at: usize) -> Option<Session> {
-        let session = self.slots.get_mut(at)?.take()?;
-        let first = self.flows.get(&session.flow).copied();
-        if first == Some(at as u32) {
-            match session.next {
-                Some(next) => drop(self.flows.insert(session.flow, next)),
-                None => drop(self.flows.remove(&session.flow)),
-            }
-            return Some(session);
-        }
-        let mut before = first;
-        while let Some(slot) = before {
-            let other = self.slots[slot as usize].as_mut()?;
-            if other.next == Some(at as u32) {
-                other.next = session.next;
-                break;
-            }
-            before = other.next;
-        }
-        Some(session)
-    }
-
-    /// The application's stream of a connection, if it is one's.
-    pub(super) fn stream(&self, id: Id) -> Option<StreamId> {
-        self.slots.get(id.slot())?.as_ref().filter(|session| session.id == id)?.stream()
-    }
-
-    /// The connections of some slots, from number `from` on, with their flows; and where to go on.
-    pub(super) fn range(
-        &self,
-        from: usize,
-    ) -> (impl Iterator<Item = (Id, FlowKey)> + '_, Option<usize>) {
-        let to = self.slots.len().min(from.saturating_add(LISTED));
-        let some = self.slots.get(from..to).unwrap_or_default().iter().flatten();
-        (some.map(|session| (session.id, session.flow)), (to < self.slots.len()).then_some(to))
-    }
-
-    /// The connections of a flow: nearly always one.
-    pub(super) fn of_flow(&self, flow: FlowKey) -> Vec<Id> {
-        let mut all = Vec::new();
-        let mut at = self.flows.get(&flow).copied();
-        while let Some(session) = at.and_then(|slot| self.slots[slot as usize].as_ref()) {
-            all.push(session.id);
-            at = session.next;
-        }
-        all
-    }
-
-    /// The same record for the id that its connection has at another endpoint.
-    pub(super) fn adopt(&mut self, session: Session, id: Id) {
-        self.add(Session { id, next: None, listed: false, ..session });
     }
 }

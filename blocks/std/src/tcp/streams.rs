@@ -20,7 +20,8 @@ use weever_tcp::{ConnectError, Connection, Endpoint, Id, ListenerConfig, Listene
 use weever_wire::numbers::ByNumber;
 
 use super::rx::flow_key;
-use super::session::{Job, Session, Sessions, Stream, ends};
+use super::session::{Job, Session, Stream, ends};
+use super::sessions::Sessions;
 
 /// Other ports are tried this often when another worker has a connection between the same ends.
 const MAX_TRIES: usize = 64;

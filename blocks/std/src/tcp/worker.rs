@@ -2,6 +2,7 @@
 
 use weever_block::{Buffer, Cx, Nanos, Priority};
 use weever_net::SECOND;
+use weever_net::demux::PortRange;
 use weever_net::pmtu::View;
 use weever_net::random::Key;
 use weever_net::state::NetState;
@@ -14,7 +15,8 @@ use weever_wire::checksum;
 
 use super::rx::flow_key;
 use super::send::{Ip, send};
-use super::session::{Job, MAX_REGION, REGION, Rest, Session, Sessions};
+use super::session::{Job, MAX_REGION, REGION, Rest, Session};
+use super::sessions::Sessions;
 use super::streams::{Parts, Streams};
 
 // The block's counters, by their places.
@@ -60,6 +62,8 @@ pub(super) struct Tcp {
     asked: Option<Nanos>,
     /// Buffers that came, for what is sent next.
     spare: Vec<Buffer>,
+    /// When the engine calls the block next, as it was asked to.
+    pub(super) deadline: Option<Nanos>,
 }
 
 /// A connection on its way from one worker to another.
@@ -84,8 +88,9 @@ pub(super) struct Given<'a> {
 }
 
 impl Tcp {
-    pub(super) fn new(root: Key, most: usize, now: Nanos) -> Tcp {
+    pub(super) fn new(root: Key, most: usize, ports: PortRange, now: Nanos) -> Tcp {
         let config = TcpConfig {
+            ports,
             receive_capacity: REGION,
             max_receive_capacity: MAX_REGION,
             max_connections: most,
@@ -105,6 +110,7 @@ impl Tcp {
             generation: 0,
             asked: None,
             spare: Vec::new(),
+            deadline: None,
         }
     }
 
@@ -184,7 +190,12 @@ impl Tcp {
         let more = self.transmit(cx, given.port);
         self.bury(cx, given);
         let (next, deferred) = (self.endpoint.next_deadline(), self.streams.next_deadline());
-        cx.set_deadline(more.into_iter().chain(next).chain(deferred).min());
+        let deadline = more.into_iter().chain(next).chain(deferred).min();
+        // The engine's timer is moved only if it has to be.
+        if self.deadline != deadline {
+            self.deadline = deadline;
+            cx.set_deadline(deadline);
+        }
     }
 
     /// Offers connections to the applications that listen; those that were accepted go to `served`.

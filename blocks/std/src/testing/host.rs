@@ -8,6 +8,7 @@ use weever_net::ipv6::Locals6;
 use weever_net::state::NetConfig;
 use weever_packet::{Burst, Flags, HugePages, Pool, PoolConfig};
 
+use super::env;
 use super::frames::HOST_MAC;
 use crate::host::provide;
 
@@ -80,7 +81,7 @@ impl HostBox {
     ///
     /// Panics when the graph does not verify or a block cannot be made, saying why.
     pub fn with(graph: Graph, host: NetConfig, limits: Limits) -> HostBox {
-        let env = Env::new();
+        let env = env();
         provide(&env, host, 0);
         HostBox::in_env(graph, &env, limits)
     }

@@ -4,13 +4,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weever_block::{Env, Nanos};
+use weever_block::Nanos;
 use weever_engine::{Attached, Counters, Engine, Limits, Schedule, Turn, Worker};
 use weever_graph::{Graph, verify};
 use weever_link::memory::{MemoryConfig, pair};
 use weever_link::{Link, LinkQueue};
 use weever_packet::{BURST, Burst, HugePages, Pool, PoolCache, PoolConfig};
 
+use super::env;
 use super::host::{SOURCE, host_state};
 use crate::host::provide;
 
@@ -30,7 +31,7 @@ impl LinkBox {
     ///
     /// Panics when the graph does not verify or a block cannot be made, saying why.
     pub fn new(mut graph: Graph, frames: u32, ring: usize) -> LinkBox {
-        let (env, registry) = (Env::new(), crate::registry());
+        let (env, registry) = (env(), crate::registry());
         provide(&env, host_state(), 0);
         registry.annotate(&mut graph).unwrap_or_else(|e| panic!("{e}"));
         let verified = verify(graph).unwrap_or_else(|errors| panic!("{errors:#?}"));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use weever_block::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, MARKS, Mask, ParamDoc, PortDoc, Ports,
-    READS, bits, tasks_marked, tasks_where, validator,
+    READS, bits, number_of, tasks_marked, tasks_where, validator,
 };
 use weever_graph::Effects;
 use weever_net::iface::IfaceId;
@@ -35,12 +35,6 @@ fn header(packet: &Buffer) -> Option<UdpHeader<'_>> {
     let header = packet.array_at(meta.l4)?;
     (usize::from(meta.end.saturating_sub(meta.l4)) >= HEADER_LEN).then(|| UdpHeader::of(header))
 }
-
-/// Is the header whole?
-pub static VALID_HEADER_LENGTH: BlockType =
-    BlockType::validator("RxL4UDPValidHeaderLength", "Is the UDP header whole?", |_| {
-        validator(|p| header(p).is_some())
-    });
 
 /// Is the length possible? Records the end.
 pub static VALID_LENGTH: BlockType = BlockType {
@@ -210,7 +204,7 @@ impl Block for UdpEcho {
                 granted.fold(0, |all, task| all | 1 << task)
             }
         };
-        cx.count(0, answered.count_ones().into());
+        cx.count(0, number_of(answered).into());
         cx.spawn(0, answered);
         ports.enable(0, input & !wanted);
         ports.enable(1, wanted & !answered);

@@ -56,8 +56,6 @@ fn with_checksum(check: u16) -> Vec<u8> {
 #[test]
 fn headers_and_lengths() {
     let good = datagram();
-    assert_eq!(run(&VALID_HEADER_LENGTH, &good[..28], Flags::NONE).ports, [0, 1]);
-    assert_eq!(run(&VALID_HEADER_LENGTH, &good[..27], Flags::NONE).ports, [1, 0]);
     for (length, wanted) in [(7, [1, 0]), (8, [0, 1]), (15, [0, 1]), (16, [1, 0])] {
         let mut datagram = good.clone();
         datagram[25] = length;

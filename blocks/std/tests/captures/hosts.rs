@@ -2,11 +2,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use weever_block::Env;
 use weever_blocks_std::host::{Neighbours, Neighbours6, provide};
-use weever_blocks_std::testing::HostBox;
 use weever_blocks_std::testing::frames::{HOST_MAC, PEER, PEER_MAC};
 use weever_blocks_std::testing::frames6::PEER6;
+use weever_blocks_std::testing::{HostBox, env};
 use weever_engine::Limits;
 use weever_models::{HostConfig, Service, host};
 use weever_net::addr::Locals;
@@ -87,7 +86,7 @@ fn network(router: bool) -> NetConfig {
 
 fn of(router: bool) -> HostBox {
     let config = HostConfig::serving(Service::Echo, 53).and(Service::Discard, 514).with_dhcp();
-    let env = Env::new();
+    let env = env();
     provide(&env, network(router), 0);
     let four = env.get::<Neighbours>().unwrap();
     four.insert_static(IfaceId(0), PEER, PEER_MAC, 0).unwrap();

@@ -1,10 +1,9 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
-use weever_block::Env;
 use weever_blocks_std::dhcp::Dhcp;
 use weever_blocks_std::host::{Network, Secret, provide};
-use weever_blocks_std::testing::{HostBox, frames::*};
+use weever_blocks_std::testing::{HostBox, env, frames::*};
 use weever_engine::{CounterKind, Limits};
 use weever_models::{HostConfig, host};
 use weever_net::addr::Cidr;
@@ -40,7 +39,7 @@ struct Configured {
 
 impl Configured {
     fn new(probing: Probing) -> Configured {
-        let env = Env::new();
+        let env = env();
         env.provide(Arc::new(Secret::from_seed(3)));
         let net = provide(&env, NetConfig::single(HOST_MAC, &[]), 0);
         let dhcp: Arc<Dhcp> = env.get_or_default();

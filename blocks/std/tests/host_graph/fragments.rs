@@ -1,9 +1,8 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use weever_block::Env;
 use weever_blocks_std::host::{Fragments, Secret, provide};
-use weever_blocks_std::testing::{HostBox, frames::*, host::host_state};
+use weever_blocks_std::testing::{HostBox, env, frames::*, host::host_state};
 use weever_engine::{CounterKind, Limits};
 use weever_models::{HostConfig, Service, host};
 use weever_net::fragment::{Offer, Piece, Reassembler, split_v4};
@@ -17,7 +16,7 @@ const SECOND: u64 = 1_000_000_000;
 
 /// A host with an echo on port 7 that knows its peer, and its datagrams in pieces.
 fn serving() -> (HostBox, Arc<Fragments>) {
-    let env = Env::new();
+    let env = env();
     env.provide(Arc::new(Secret::from_seed(1)));
     provide(&env, host_state(), 0);
     let graph = host(&HostConfig::serving(Service::Echo, 7)).unwrap();
@@ -245,7 +244,7 @@ fn bombs_are_bounded_and_others_are_served() {
 
 #[test]
 fn without_memory_fragments_are_drops() {
-    let env = Env::new();
+    let env = env();
     env.provide(Arc::new(Fragments::new(weever_net::fragment::ReassemblyConfig::default(), None)));
     provide(&env, host_state(), 0);
     let graph = host(&HostConfig::serving(Service::Echo, 7)).unwrap();

@@ -1,10 +1,9 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
-use weever_block::Env;
 use weever_blocks_std::host::{Network, Secret, provide};
 use weever_blocks_std::igmp::Groups;
-use weever_blocks_std::testing::{HostBox, frames::*, host::host_state};
+use weever_blocks_std::testing::{HostBox, env, frames::*, host::host_state};
 use weever_engine::{CounterKind, Limits};
 use weever_models::{HostConfig, Service, host};
 use weever_net::group::{Filter, Mode, Version};
@@ -27,7 +26,7 @@ struct Listener {
 }
 
 fn listener() -> Listener {
-    let env = Env::new();
+    let env = env();
     env.provide(Arc::new(Secret::from_seed(3)));
     let net = provide(&env, host_state(), 0);
     let graph = host(&HostConfig::default()).unwrap();
@@ -69,8 +68,9 @@ impl Listener {
         self.host.receive(&[igmp(PEER, dst, 1, true, message)]);
     }
 
-    fn remote(&self) -> u64 {
-        self.host.count("RxL3IGMPReceive", CounterKind::Port, "remote")
+    /// How many messages ended at a validator.
+    fn refused(&self, validator: &str) -> u64 {
+        self.host.count(validator, CounterKind::Port, "false")
     }
 }
 
@@ -96,17 +96,22 @@ fn forged_queries_are_not_believed() {
     let general = [kind::QUERY, 10, 0xec, 0x78, 0, 0, 0, 0, 2, 125, 0, 0];
     let oldest = [kind::QUERY, 0, 0xee, 0xff, 0, 0, 0, 0];
     let far = Ipv4Addr::new(192, 0, 2, 1);
-    for forged in [
-        igmp(far, ALL, 1, true, &general),
-        igmp(PEER, ALL, 64, true, &general),
-        igmp(PEER, ALL, 1, false, &general),
-        igmp(PEER, GROUP, 1, true, &general),
-        igmp(PEER, GROUP, 1, false, &oldest),
-        igmp(far, ALL, 1, false, &oldest),
+    let [a, b, c, d] = GROUP.octets();
+    let mut specific = [kind::QUERY, 0, 0, 0, a, b, c, d];
+    weever_wire::igmp::fill_checksum(&mut specific);
+    let (origin, query) = ("RxL3IGMPValidOrigin", "RxL3IGMPValidQuery");
+    for (forged, validator) in [
+        (igmp(far, ALL, 1, true, &general), origin),
+        (igmp(PEER, ALL, 64, true, &general), origin),
+        (igmp(far, ALL, 1, false, &oldest), origin),
+        (igmp(PEER, ALL, 1, false, &general), query),
+        (igmp(PEER, GROUP, 1, true, &general), query),
+        (igmp(PEER, GROUP, 1, false, &oldest), query),
+        (igmp(PEER, GROUP, 1, true, &specific), query),
     ] {
-        let before = it.remote();
+        let before = it.refused(validator);
         it.host.receive(&[forged]);
-        assert_eq!(it.remote(), before + 1);
+        assert_eq!(it.refused(validator), before + 1, "{validator}");
         assert_eq!(it.pass(11 * SECOND), []);
     }
     assert_eq!(it.groups.listed(it.host.now())[0].version, Version::Newest);
@@ -139,7 +144,7 @@ fn what_is_joined_and_left_is_reported() {
 /// Groups that users of the host have joined are heard, from the sources that they want.
 #[test]
 fn sources_are_heard_that_somebody_wants() {
-    let env = Env::new();
+    let env = env();
     env.provide(Arc::new(Secret::from_seed(3)));
     let net = provide(&env, host_state(), 0);
     let graph = host(&HostConfig::serving(Service::Echo, 7)).unwrap();
@@ -230,6 +235,35 @@ fn queriers_of_all_ages_are_answered() {
     it.host.finish();
 }
 
+/// A forged report would keep a host from sending its own to an older querier.
+#[test]
+fn forged_reports_are_not_believed() {
+    let mut it = listener();
+    it.net.update(|net| net.join(LINK, GROUP)).unwrap();
+    it.pass(2 * SECOND);
+    let [a, b, c, d] = GROUP.octets();
+    let report = |kind| {
+        let mut report = [kind, 0, 0, 0, a, b, c, d];
+        weever_wire::igmp::fill_checksum(&mut report);
+        report
+    };
+    let far = Ipv4Addr::new(192, 0, 2, 1);
+    let (second, first) = (report(kind::V2_REPORT), report(kind::V1_REPORT));
+    let taken = |it: &Listener| it.host.count("RxL3IGMPReceive", CounterKind::Port, "out");
+    for (forged, validator) in [
+        (igmp(far, GROUP, 1, true, &second), "RxL3IGMPValidOrigin"),
+        (igmp(PEER, GROUP, 1, false, &second), "RxL3IGMPValidReport"),
+        (igmp(far, GROUP, 1, false, &first), "RxL3IGMPValidOrigin"),
+    ] {
+        let before = it.refused(validator);
+        it.host.receive(&[forged]);
+        assert_eq!((it.refused(validator), taken(&it)), (before + 1, 0), "{validator}");
+    }
+    it.host.receive(&[igmp(PEER, GROUP, 1, true, &second), igmp(PEER, GROUP, 1, false, &first)]);
+    assert_eq!(taken(&it), 2, "true ones are");
+    it.host.finish();
+}
+
 #[test]
 fn broken_messages_are_drops() {
     let mut it = listener();
@@ -239,6 +273,6 @@ fn broken_messages_are_drops() {
     let datagram = ipv4(ipv4_repr(PEER, ALL, protocol::IGMP), &[kind::QUERY, 10, 9, 9, 0, 0, 0, 0]);
     it.host.receive(&[ethernet(mac_of(ALL), PEER_MAC, 0x0800, &datagram)]);
     let drops: Vec<_> = it.host.drops().into_iter().filter(|d| d.0.contains("IGMP")).collect();
-    assert_eq!(drops.iter().map(|d| d.2).collect::<Vec<_>>(), [2, 1], "{drops:?}");
+    assert_eq!(drops.iter().map(|d| d.2).collect::<Vec<_>>(), [1, 1, 1], "{drops:?}");
     it.host.finish();
 }

@@ -1,10 +1,9 @@
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use weever_block::Env;
 use weever_blocks_std::host::{Network, Secret, provide};
 use weever_blocks_std::igmp::Groups6;
-use weever_blocks_std::testing::{HostBox, frames::PEER_MAC, frames6::*, host::host_state6};
+use weever_blocks_std::testing::{HostBox, env, frames::PEER_MAC, frames6::*, host::host_state6};
 use weever_engine::{CounterKind, Limits};
 use weever_models::{HostConfig, host};
 use weever_net::group::{Filter, Mode};
@@ -29,7 +28,7 @@ struct Listener {
 }
 
 fn listener() -> Listener {
-    let env = Env::new();
+    let env = env();
     env.provide(Arc::new(Secret::from_seed(3)));
     let net = provide(&env, host_state6(), 0);
     let graph = host(&HostConfig::default()).unwrap();

@@ -1,8 +1,7 @@
 use std::net::Ipv4Addr;
 
-use weever_block::Env;
 use weever_blocks_std::host::provide;
-use weever_blocks_std::testing::{HostBox, frames::*, host::host_state};
+use weever_blocks_std::testing::{HostBox, env, frames::*, host::host_state};
 use weever_engine::{CounterKind, Limits};
 use weever_models::{HostConfig, Service, host};
 use weever_wire::MacAddr;
@@ -131,7 +130,7 @@ fn our_address_is_defended() {
 /// Two workers of one host: the answer comes to the one that did not ask.
 #[test]
 fn an_answer_on_one_worker_wakes_what_waits_on_another() {
-    let env = Env::new();
+    let env = env();
     provide(&env, host_state(), 0);
     let graph = || host(&HostConfig::serving(Service::Echo, 7)).unwrap();
     let [mut asking, mut answered] =
@@ -156,7 +155,7 @@ fn an_answer_on_one_worker_wakes_what_waits_on_another() {
 /// As above, for a neighbour that does not answer: only one worker's timer finds that out.
 #[test]
 fn giving_up_is_known_to_every_worker() {
-    let env = Env::new();
+    let env = env();
     provide(&env, host_state(), 0);
     let graph = || host(&HostConfig::serving(Service::Echo, 7)).unwrap();
     let [mut first, mut second] =

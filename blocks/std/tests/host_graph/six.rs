@@ -1,8 +1,7 @@
 use std::net::Ipv6Addr;
 
-use weever_block::Env;
 use weever_blocks_std::host::provide;
-use weever_blocks_std::testing::{HostBox, frames::*, frames6::*, host::host_state6};
+use weever_blocks_std::testing::{HostBox, env, frames::*, frames6::*, host::host_state6};
 use weever_engine::{CounterKind, Limits};
 use weever_models::{HostConfig, Service, host};
 use weever_packet::Flags;
@@ -142,7 +141,7 @@ fn an_unknown_neighbour_is_asked_for_and_nothing_that_waited_is_lost() {
 /// woken join them.
 #[test]
 fn who_waited_is_not_overtaken() {
-    let env = Env::new();
+    let env = env();
     provide(&env, host_state6(), 0);
     let graph = || host(&HostConfig::serving(Service::Echo, 7)).unwrap();
     let [mut first, mut second] =

@@ -33,6 +33,7 @@ const ATOMS: &[Atom] = &[
     ("ip.options", "route", |f| Some(f.options()? == Options::Route)),
     ("ip.path", "back", |_| Some(true)),
     ("icmp.checksum", "right", |f| Some(sums_up(&[f.payload()?]))),
+    ("igmp.checksum", "right", |f| Some(sums_up(&[f.payload()?]))),
     ("icmp.quote", "ours", |f| f.quote_is_ours()),
     ("icmp6.checksum", "right", |f| {
         let message = f.payload()?;
@@ -58,6 +59,7 @@ const SETS: &[Membership] = &[
     (Field::Ip4Src, Set::Broadcasts, |f| {
         Some([SUBNET_BROADCAST, Ipv4Addr::BROADCAST].contains(&f.ip(f.l3() + 12)?))
     }),
+    (Field::Ip4Src, Set::Subnets, |f| Some(f.ip(f.l3() + 12)?.octets()[..3] == HOST.octets()[..3])),
     (Field::Ip4Dst, Set::Ours, |f| Some(f.ip(f.l3() + 16)? == HOST)),
     (Field::Ip4Dst, Set::Broadcasts, |f| {
         Some([SUBNET_BROADCAST, Ipv4Addr::BROADCAST].contains(&f.ip(f.l3() + 16)?))

@@ -90,6 +90,38 @@ pub(crate) fn tcp(src: Ipv4Addr, dst: Ipv4Addr, segment: &[u8], right: bool) -> 
     from_peer(&ipv4(ipv4_repr(src, dst, 6), &segment))
 }
 
+/// Messages of IGMP that are taken, and one for each reason why others are not.
+pub(crate) fn igmp_messages() -> Vec<Vec<u8>> {
+    let all = Ipv4Addr::new(224, 0, 0, 1);
+    let far = Ipv4Addr::new(192, 0, 2, 1);
+    let to_all = MacAddr([1, 0, 0x5e, 0, 0, 1]);
+    let message = |src, ttl, alert: bool, message: &[u8]| {
+        let options: &[u8] = if alert { &[148, 4, 0, 0] } else { &[] };
+        let repr = Ipv4Repr { ttl, ..ipv4_repr(src, all, 2) };
+        let mut datagram = ipv4(repr, &[options, message].concat());
+        datagram[0] = 0x45 + (options.len() / 4) as u8;
+        let mut frame = ethernet(to_all, PEER_MAC, 0x0800, &datagram);
+        atoms::repair(&mut frame);
+        frame
+    };
+    let (query, oldest, report) =
+        ([0x11, 10, 0, 0, 0, 0, 0, 0], [0x11, 0, 0, 0, 0, 0, 0, 0], [0x16, 0, 0, 0, 239, 1, 2, 3]);
+    let mut broken = message(PEER, 1, true, &query);
+    broken.last_mut().into_iter().for_each(|byte| *byte ^= 1);
+    vec![
+        message(PEER, 1, true, &query),
+        message(PEER, 1, false, &query),
+        message(PEER, 1, false, &oldest),
+        message(PEER, 2, true, &query),
+        message(far, 1, true, &query),
+        message(PEER, 1, true, &report),
+        message(PEER, 1, false, &report),
+        message(PEER, 1, true, &[0x17, 0, 0, 0, 239, 1, 2, 3]),
+        message(PEER, 1, true, &query[..7]),
+        broken,
+    ]
+}
+
 fn datagrams() -> impl Strategy<Value = Vec<u8>> {
     let protocols = prop_oneof![2 => Just(17u8), 2 => Just(1u8), 1 => Just(2u8), 1 => any::<u8>()];
     let fragments = prop_oneof![3 => Just(0x4000u16), 1 => any::<u16>()];

@@ -176,7 +176,7 @@ mod tests {
         }
         let rig = Rig::new("app").unwrap();
         rig.kernel_host().unwrap();
-        let each = Duration::from_millis(100);
+        let each = Duration::from_millis(500);
         let mut reached = Reached::default();
         let echo = |gate: &crate::contender::Gate| server::library(gate, Kind::Echo);
         measure(&rig, echo, each, &mut reached).unwrap();

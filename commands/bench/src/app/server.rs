@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -28,6 +28,8 @@ pub(crate) type Body = fn(&Gate) -> Result<(), BenchError>;
 pub(crate) const DEVICE: &str = "right0";
 /// How long a program that was started may take until it serves.
 const START: Duration = Duration::from_millis(300);
+/// How long the processes of a group that was killed may take until they are gone.
+const GONE: Duration = Duration::from_secs(2);
 
 /// The service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -182,9 +184,14 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // All of its group: a server's workers outlive their master.
-        let _gone = killpg(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGKILL);
+        // All of its group: a server's workers outlive their master, and hold its port until they are gone.
+        let group = Pid::from_raw(self.0.id().cast_signed());
+        let _gone = killpg(group, Signal::SIGKILL);
         drop(self.0.wait());
+        let since = Instant::now();
+        while killpg(group, None).is_ok() && since.elapsed() < GONE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

@@ -174,7 +174,8 @@ mod tests {
         let rig = Rig::new("app").unwrap();
         rig.kernel_host().unwrap();
         let mut reached = Reached::default();
-        reached.add(&rig, CONTENDERS[2], 1024, Duration::from_millis(100)).unwrap();
+        // Long enough for a machine whose cores are busy with other tests.
+        reached.add(&rig, CONTENDERS[2], 1024, Duration::from_millis(500)).unwrap();
         assert!(reached.rates.0[0] > 0.0);
         let (Some(get), Some(set)) = (load(64).requests.first().cloned(), load(64).requests.pop())
         else {

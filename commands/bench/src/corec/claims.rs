@@ -1,10 +1,10 @@
 //! What it costs to take packets off a ring that several threads share: the claim ring beside one with a lock.
 //!
 //! The ring is full before the clock starts, and is emptied by batches; there is no work, so contention is as
-//! bad as it can be.
+//! bad as it can be. [`fed`](super::fed) measures the same while a producer fills the ring.
 
 use std::hint::{black_box, spin_loop};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use weever_ring::simulated::SimulatedQueue;
 
@@ -15,24 +15,24 @@ use crate::{BenchError, Report};
 /// Slots of the rings, all of them full.
 const RING: u32 = 1 << 16;
 /// Descriptors that a thread takes at once.
-const BATCH: usize = 32;
+pub(super) const BATCH: usize = 32;
 /// Runs in a round.
 const RUNS: usize = 5;
 /// Numbers of threads.
-const THREADS: [usize; 3] = [1, 2, 4];
+pub(super) const THREADS: [usize; 3] = [1, 2, 4];
 
 /// A way for threads to take what they share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Claims,
     Mutex,
     Spinlock,
 }
 
 impl Kind {
-    const ALL: [Kind; 3] = [Kind::Claims, Kind::Mutex, Kind::Spinlock];
+    pub(super) const ALL: [Kind; 3] = [Kind::Claims, Kind::Mutex, Kind::Spinlock];
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Kind::Claims => "claim ring",
             Kind::Mutex => "ring in a mutex",
@@ -41,24 +41,32 @@ impl Kind {
     }
 }
 
-/// A full ring.
-enum Ring {
-    Claims(Box<SimulatedQueue<u64>>),
+/// A ring as its consumers see it.
+pub(super) enum Ring {
+    Claims(Arc<SimulatedQueue<u64>>),
     Locked(Mutex<rtrb::Consumer<u64>>, Kind),
 }
 
+/// Its other end.
+pub(super) enum Feed {
+    Claims(Arc<SimulatedQueue<u64>>),
+    Plain(rtrb::Producer<u64>),
+}
+
 impl Ring {
-    fn full(kind: Kind) -> Ring {
+    /// An empty ring of so many slots, a power of two.
+    pub(super) fn new(kind: Kind, len: u32) -> (Ring, Feed) {
         if kind == Kind::Claims {
-            let ring = SimulatedQueue::new(RING, 0, 0).expect("a power of two");
-            ring.give(&(0..u64::from(RING)).collect::<Vec<_>>());
-            return Ring::Claims(Box::new(ring));
+            let ring = Arc::new(SimulatedQueue::new(len, 0, 0).expect("a power of two"));
+            return (Ring::Claims(Arc::clone(&ring)), Feed::Claims(ring));
         }
-        Ring::Locked(Mutex::new(plain()), kind)
+        let (consumer, feed) = plain(len);
+        (Ring::Locked(Mutex::new(consumer), kind), feed)
     }
 
+    /// Takes up to a batch, and says how many.
     #[inline]
-    fn take(&self, out: &mut [u64; BATCH]) -> usize {
+    pub(super) fn take(&self, out: &mut [u64; BATCH]) -> usize {
         match self {
             Ring::Claims(ring) => ring.pop(out),
             Ring::Locked(ring, Kind::Spinlock) => loop {
@@ -72,15 +80,37 @@ impl Ring {
     }
 }
 
-/// A full ring for one consumer.
-fn plain() -> rtrb::Consumer<u64> {
-    let (mut producer, consumer) = rtrb::RingBuffer::new(RING as usize);
-    (0..u64::from(RING)).for_each(|number| producer.push(number).expect("there is room"));
-    consumer
+impl Feed {
+    /// Puts in as many of these as there is room for, and says how many.
+    #[inline]
+    pub(super) fn give(&mut self, numbers: &[u64]) -> usize {
+        match self {
+            Feed::Claims(ring) => ring.give(numbers),
+            Feed::Plain(ring) => {
+                let room = numbers.len().min(ring.slots());
+                let chunk = ring.write_chunk_uninit(room).expect("there is room");
+                chunk.fill_from_iter(numbers.iter().copied())
+            }
+        }
+    }
+}
+
+/// An empty ring for one consumer.
+pub(super) fn plain(len: u32) -> (rtrb::Consumer<u64>, Feed) {
+    let (producer, consumer) = rtrb::RingBuffer::new(len as usize);
+    (consumer, Feed::Plain(producer))
+}
+
+/// Fills a ring.
+fn full<R>((ring, mut feed): (R, Feed)) -> R {
+    let numbers: Vec<u64> = (0..u64::from(RING)).collect();
+    let given = feed.give(&numbers);
+    debug_assert_eq!(given, numbers.len(), "it was empty");
+    ring
 }
 
 #[inline]
-fn pop(ring: &mut rtrb::Consumer<u64>, out: &mut [u64; BATCH]) -> usize {
+pub(super) fn pop(ring: &mut rtrb::Consumer<u64>, out: &mut [u64; BATCH]) -> usize {
     let ready = ring.slots().min(BATCH);
     let chunk = ring.read_chunk(ready).expect("they are there");
     chunk.into_iter().zip(out).for_each(|(number, place)| *place = number);
@@ -103,7 +133,7 @@ fn empty(mut take: impl FnMut(&mut [u64; BATCH]) -> usize) -> (u64, u64) {
 
 /// Nanoseconds of the team for each packet.
 fn shared(kind: Kind, threads: usize) -> Result<f64, BenchError> {
-    let ring = Ring::full(kind);
+    let ring = full(Ring::new(kind, RING));
     let work = |member: &Member<'_>| {
         member.begin();
         Ok((empty(|out| ring.take(out)), member.nanos()))
@@ -114,7 +144,7 @@ fn shared(kind: Kind, threads: usize) -> Result<f64, BenchError> {
 /// The same by one thread on a ring for one consumer.
 fn alone() -> Result<f64, BenchError> {
     let work = |member: &Member<'_>| {
-        let mut ring = plain();
+        let mut ring = full(plain(RING));
         member.begin();
         Ok((empty(|out| pop(&mut ring, out)), member.nanos()))
     };
@@ -123,13 +153,17 @@ fn alone() -> Result<f64, BenchError> {
 
 fn checked(results: Vec<((u64, u64), u64)>) -> Result<f64, BenchError> {
     let total = |of: fn(&((u64, u64), u64)) -> u64| results.iter().map(of).sum::<u64>();
-    let (count, sum) = (total(|((count, _), _)| *count), total(|((_, sum), _)| *sum));
     let all = u64::from(RING);
-    if (count, sum) != (all, all * (all - 1) / 2) {
-        return Err(BenchError::of("claims")(format!("{count} packets of {all}")));
-    }
+    each_once(all, total(|((count, _), _)| *count), total(|((_, sum), _)| *sum))?;
     let longest = results.iter().map(|(_, nanos)| *nanos).max().unwrap_or_default();
     Ok(longest as f64 / all as f64)
+}
+
+/// Whether so many packets with this sum can be the numbers below `all`, each once.
+pub(super) fn each_once(all: u64, count: u64, sum: u64) -> Result<(), BenchError> {
+    let is_all = (count, sum) == (all, all * (all - 1) / 2);
+    let missing = || BenchError::of("claims")(format!("{count} packets of {all}"));
+    if is_all { Ok(()) } else { Err(missing()) }
 }
 
 /// The costs of each kind at each number of threads.

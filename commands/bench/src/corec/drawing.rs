@@ -8,41 +8,54 @@ use crate::{BenchError, Report};
 /// The colour of a line.
 pub(super) type Points = Vec<(f64, f64)>;
 
-/// Of a shared queue, or of a queue each: against the load.
+/// Latency of a shared queue, or of a queue each: against the load.
+#[derive(Default)]
 pub(super) struct Side {
     pub(super) mean: Points,
     pub(super) p99: Points,
+    /// Not drawn if there are none.
+    pub(super) p999: Points,
 }
 
-/// Colours of both sides, and their paler ones.
-const COLOURS: [(&str, &str); 2] = [("#1f6f8b", "#8fb8c8"), ("#c1440e", "#e0a080")];
+/// Colours of both sides, and their paler and darker ones.
+const COLOURS: [[&str; 3]; 2] =
+    [["#1f6f8b", "#8fb8c8", "#0c2f3b"], ["#c1440e", "#e0a080", "#5e2006"]];
 
-/// Mean and 99th percentile of latency, shared and with a queue each.
+/// Mean and high percentiles of latency, shared and with a queue each.
 pub(super) fn against_load(
     title: &'static str,
     unit: &'static str,
     [shared, apart]: [Side; 2],
 ) -> Plot {
-    let [(own, own_pale), (other, other_pale)] = COLOURS;
+    let [[own, own_pale, own_dark], [other, other_pale, other_dark]] = COLOURS;
     let lines = [
         ("shared, mean", own_pale, shared.mean),
         ("shared, p99", own, shared.p99),
+        ("shared, p99.9", own_dark, shared.p999),
         ("each, mean", other_pale, apart.mean),
         ("each, p99", other, apart.p99),
+        ("each, p99.9", other_dark, apart.p999),
     ];
     plot((title, "load", unit), (Scale::Linear, Scale::Log), lines)
 }
 
-/// The share of packets by their latency in µs, shared and with a queue each.
-pub(super) fn distributions(title: &'static str, [shared, apart]: [Points; 2]) -> Plot {
-    let [(own, _), (other, _)] = COLOURS;
+/// Throughput, shared and with a queue each.
+pub(super) fn rates(title: &'static str, [shared, apart]: [Points; 2]) -> Plot {
+    let [[own, ..], [other, ..]] = COLOURS;
     let lines = [("shared", own, shared), ("each", other, apart)];
-    plot((title, "latency in µs", "share of packets"), (Scale::Log, Scale::Linear), lines)
+    plot((title, "load", "throughput in Mpps"), (Scale::Linear, Scale::Linear), lines)
+}
+
+/// The share of packets by their latency in µs at a load of 0.8, shared and with a queue each.
+pub(super) fn distributions(title: &'static str, [shared, apart]: [Points; 2]) -> Plot {
+    let [[own, ..], [other, ..]] = COLOURS;
+    let lines = [("shared", own, shared), ("each", other, apart)];
+    plot((title, "latency in µs, load 0.8", "share of packets"), (Scale::Log, Scale::Linear), lines)
 }
 
 /// Throughput by threads on one queue.
 pub(super) fn against_threads(light: Points, heavy: Points) -> Plot {
-    let [(own, _), (other, _)] = COLOURS;
+    let [[own, ..], [other, ..]] = COLOURS;
     let words = ("Throughput of threads on one queue", "threads", "one thread, plain ring = 1");
     let lines = [("light", own, light), ("heavy", other, heavy)];
     plot(words, (Scale::Linear, Scale::Linear), lines)
@@ -53,8 +66,9 @@ fn plot<const N: usize>(
     scales: (Scale, Scale),
     lines: [(&'static str, &'static str, Points); N],
 ) -> Plot {
-    let lines = lines.map(|(name, colour, points)| Line { name, colour, points });
-    Plot { title, x, y, scales, lines: lines.into() }
+    let lines = lines.into_iter().filter(|(_, _, points)| !points.is_empty());
+    let lines = lines.map(|(name, colour, points)| Line { name, colour, points }).collect();
+    Plot { title, x, y, scales, lines }
 }
 
 /// Writes a plot beside `path`, as `path`'s name with `-what`, and says so.
@@ -80,6 +94,19 @@ fn beside(path: &Path, what: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_lines_that_have_points_are_drawn() {
+        let points = || vec![(0.5, 1.0), (0.9, 2.0)];
+        let side = || Side { mean: points(), p99: points(), ..Side::default() };
+        let names = |sides| -> Vec<_> {
+            against_load("any", "µs", sides).lines.iter().map(|line| line.name).collect()
+        };
+        let four = ["shared, mean", "shared, p99", "each, mean", "each, p99"];
+        assert_eq!(names([side(), side()]), four);
+        assert_eq!(names([Side { p999: points(), ..side() }, side()]).len(), 5);
+        assert_eq!(rates("any", [points(), points()]).lines.len(), 2);
+    }
 
     #[test]
     fn plots_lie_beside_the_file_that_was_named() {

@@ -4,7 +4,9 @@
 //! Two threads that forward packets of one flow may change their order. A receiver answers that with duplicate
 //! acknowledgements, and a sender may send again what is not lost.
 
+use super::counts::Counts;
 use super::kernel_tcp::{Carried, Load, carry};
+use super::pairs::interval;
 use super::path::{Path, Serving};
 use crate::samples::{Plan, Samples, quantile};
 use crate::{BenchError, Report};
@@ -25,86 +27,130 @@ const SHORT: [(&str, u64, usize); 3] =
 /// Clients at once.
 const PARALLEL: [usize; 2] = [64, 128];
 
+/// A name, and what it counts.
+type Count = (&'static str, fn(&Counts) -> u64);
+
+/// What the kernels counted.
+const COUNTS: [Count; 4] = [
+    ("sent again", |counts| counts.again),
+    ("sent again in vain", |counts| counts.in_vain),
+    ("arrived early", |counts| counts.early),
+    ("acknowledgements", |counts| counts.acknowledgements),
+];
+
 /// A router, and what it did to a kind of load.
 struct Routed {
     serving: Serving,
     goodput: Samples,
     mean: Samples,
     p99: Samples,
-    again: Samples,
+    counts: [Samples; COUNTS.len()],
 }
 
 impl Routed {
     fn new(serving: Serving) -> Routed {
         let empty = Samples::default;
-        Routed { serving, goodput: empty(), mean: empty(), p99: empty(), again: empty() }
+        let counts = std::array::from_fn(|_| empty());
+        Routed { serving, goodput: empty(), mean: empty(), p99: empty(), counts }
     }
 
     fn add(&mut self, load: Load, carried: &Carried) {
-        let Carried { times, again, .. } = carried;
+        let Carried { times, counts, .. } = carried;
         self.goodput.push(carried.goodput(load));
         self.mean.push(times.iter().sum::<f64>() / times.len().max(1) as f64);
         self.p99.push(quantile(times, 0.99).unwrap_or_default());
-        self.again.push(*again as f64);
+        for (samples, (_, count)) in self.counts.iter_mut().zip(COUNTS) {
+            samples.push(count(counts) as f64);
+        }
+    }
+
+    /// The rows of what the kernels counted.
+    fn report_counts(&self, name: &str, report: &mut Report) {
+        for (samples, (what, _)) in self.counts.iter().zip(COUNTS) {
+            report.row(&format!("{name}: {what}"), "segments", samples);
+        }
     }
 }
 
-/// Measures, with huge flows of so many octets. Needs root. Blocks for a minute and more.
-pub(super) fn measure(plan: Plan, huge: u64, report: &mut Report) -> Result<(), BenchError> {
-    report.setup(
-        "TCP: kernel, weever, kernel in three namespaces; veth, offloads off at both ends; cubic, or as the kernel is set",
-    );
+fn describe(report: &mut Report) {
+    let path = "TCP: kernel, weever, kernel in three namespaces; veth, offloads off at both ends; cubic, or as the kernel is set";
+    if report.setup.iter().any(|line| line == path) {
+        return;
+    }
+    report.setup(path);
     report.setup(
         "a flow's time: from before it is opened until the server has all of it and has closed",
     );
-    one_huge(plan, huge, report)?;
-    many_short(plan, report)
 }
 
-fn one_huge(plan: Plan, octets: u64, report: &mut Report) -> Result<(), BenchError> {
+/// So many places, each first in its turn, since a machine gets slower or faster while it is measured.
+fn in_turn(places: usize, round: usize) -> impl Iterator<Item = usize> {
+    (0..places).map(move |place| (place + round) % places)
+}
+
+/// Measures one huge flow of so many octets, in all planned rounds, however long they take, since few of them decide
+/// nothing. Needs root. Blocks for ten seconds a round at 1 GB, and for eighty at 10 GB.
+pub(super) fn one_huge(plan: Plan, octets: u64, report: &mut Report) -> Result<(), BenchError> {
+    describe(report);
     let load = Load { parallel: 1, each: 1, octets };
     let mut all = HUGE.map(Routed::new);
-    for _ in plan.rounds() {
-        for routed in &mut all {
+    let mut at_router = HUGE.map(|_| (Samples::default(), Samples::default()));
+    for round in 0..plan.rounds {
+        for place in in_turn(HUGE.len(), round) {
+            let routed = &mut all[place];
             let path = Path::new(routed.serving)?;
             routed.add(load, &carry(&path, load)?);
-            path.finish()?;
+            let received = path.finish()?;
+            let (helped, lost) = &mut at_router[place];
+            helped.push(received.share_of_helpers());
+            lost.push(received.lost as f64);
         }
     }
-    for Routed { serving, goodput, again, .. } in &all {
+    for (routed, (helped, lost)) in all.iter().zip(&at_router) {
+        let Routed { serving, goodput, .. } = routed;
         let name = format!("one flow of {:.1} GB, {}", octets as f64 / 1e9, serving.name());
         report.row(&format!("{name}: goodput"), "Gbit/s", goodput);
-        report.row(&format!("{name}: sent again"), "segments", again);
+        routed.report_counts(&name, report);
+        report.row(&format!("{name}: taken by helpers"), "ratio", helped);
+        report.row(&format!("{name}: no room in the router's ring"), "segments", lost);
     }
+    report.setup(format!(
+        "huge flows: {} rounds, in which each number of threads comes first in turn; their ratios: the median, with its \
+         confidence interval of 95 % as min and max",
+        all[0].goodput.0.len(),
+    ));
     let [one, two, four] = &all;
     for (key, routed) in [("huge_flow_loss", two), ("huge_flow_loss_4_threads", four)] {
         let lost = routed.goodput.ratio(&one.goodput).0.iter().map(|kept| 1.0 - kept).collect();
-        report.ratio(key, "ratio", &Samples(lost));
+        report.ratio(key, "ratio", &interval(&Samples(lost)));
     }
     Ok(())
 }
 
-fn many_short(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+/// Measures how long many short flows take. Needs root. Blocks for up to a minute.
+pub(super) fn many_short(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+    describe(report);
     let loads = PARALLEL.into_iter().flat_map(|parallel| {
         SHORT.map(|(name, octets, each)| (name, Load { parallel, each, octets }))
     });
     let mut all: Vec<_> = loads.map(|(name, load)| (name, load, MANY.map(Routed::new))).collect();
-    for _ in plan.rounds() {
-        for (number, serving) in MANY.into_iter().enumerate() {
-            let path = Path::new(serving)?;
+    for round in plan.rounds() {
+        for place in in_turn(MANY.len(), round) {
+            let path = Path::new(MANY[place])?;
             for (_, load, routed) in &mut all {
-                routed[number].add(*load, &carry(&path, *load)?);
+                routed[place].add(*load, &carry(&path, *load)?);
             }
             path.finish()?;
         }
     }
     for (name, load, routed) in &all {
         let what = format!("{} flows of {name}", load.parallel);
-        for Routed { serving, mean, p99, again, .. } in routed {
+        for routed in routed {
+            let Routed { serving, mean, p99, .. } = routed;
             let name = format!("{what}, {}", serving.name());
             report.row(&format!("{name}: mean"), "ms", mean);
             report.row(&format!("{name}: p99"), "ms", p99);
-            report.row(&format!("{name}: sent again"), "segments", again);
+            routed.report_counts(&name, report);
         }
         let [_, shared, apart, ..] = routed;
         let key = format!("flows_{}_{}", load.parallel, name.replace(' ', "").to_lowercase());
@@ -120,13 +166,21 @@ mod tests {
     use std::time::Duration;
 
     #[test]
+    fn each_is_first_in_its_turn() {
+        let orders: Vec<Vec<usize>> = (0..3).map(|round| in_turn(3, round).collect()).collect();
+        assert_eq!(orders, [[0, 1, 2], [1, 2, 0], [2, 0, 1]]);
+        assert!(in_turn(3, 4).eq(in_turn(3, 1)));
+    }
+
+    #[test]
     fn a_short_measurement_has_every_figure() {
         if !weever_testbed::privileged() {
             return println!("skipped: needs CAP_NET_ADMIN");
         }
         let mut report = Report::new("corec");
         let plan = Plan { rounds: 1, each: Duration::ZERO };
-        measure(plan, 5_000_000, &mut report).unwrap();
+        one_huge(plan, 5_000_000, &mut report).unwrap();
+        many_short(plan, &mut report).unwrap();
         println!("{report}");
         assert!(report.ratios.contains_key("huge_flow_loss"), "{report}");
         for key in ["flows_64_1kb_mean", "flows_128_100kb_p99"] {

@@ -1,4 +1,4 @@
-//! Flows of the kernel's TCP over a path: how long each takes, and what had to be sent again.
+//! Flows of the kernel's TCP over a path: how long each takes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddrV4, TcpListener, TcpStream};
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
-use weever_testbed::Namespace;
 
+use super::counts::Counts;
 use super::path::Path;
 use crate::BenchError;
 use crate::crossing::SINK;
@@ -17,7 +17,7 @@ const PORT: u16 = 5001;
 /// Octets that are written or read at once.
 const CHUNK: usize = 64 << 10;
 /// After so long without an octet a flow has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What clients send.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +37,8 @@ pub(super) struct Carried {
     pub(super) times: Vec<f64>,
     /// Of all flows.
     pub(super) seconds: f64,
-    /// Segments that the client's kernel sent again.
-    pub(super) again: u64,
+    /// What the kernels counted meanwhile.
+    pub(super) counts: Counts,
 }
 
 impl Carried {
@@ -55,7 +55,7 @@ pub(super) fn carry(path: &Path, load: Load) -> Result<Carried, BenchError> {
     // Holds for `accept` too: a client that has failed does not come.
     setsockopt(&listener, sockopt::ReceiveTimeout, &TimeVal::seconds(PATIENCE.as_secs() as i64))
         .map_err(BenchError::of("server"))?;
-    let before = sent_again(&path.client)?;
+    let before = Counts::of(path)?;
     let barrier = Barrier::new(load.parallel);
     let (times, seconds) = std::thread::scope(|scope| {
         for _ in 0..load.parallel {
@@ -64,7 +64,7 @@ pub(super) fn carry(path: &Path, load: Load) -> Result<Carried, BenchError> {
         // Threads are in the namespace of the one that starts them.
         path.client.run(|| clients(load, &barrier))
     })?;
-    Ok(Carried { times, seconds, again: sent_again(&path.client)? - before })
+    Ok(Carried { times, seconds, counts: Counts::of(path)?.since(before) })
 }
 
 /// Takes its part of the flows, and ends when it has or a client is gone.
@@ -125,22 +125,6 @@ fn flow(octets: u64, chunk: &[u8]) -> std::io::Result<f64> {
     }
 }
 
-/// The segments that a kernel has sent again so far, of all its connections.
-fn sent_again(namespace: &Namespace) -> Result<u64, BenchError> {
-    let read = || std::fs::read_to_string("/proc/thread-self/net/snmp");
-    let table = namespace.run(read).map_err(BenchError::of("snmp"))?;
-    counter(&table, "Tcp:", "RetransSegs")
-        .ok_or_else(|| BenchError::of("snmp")("the kernel does not count what it sends again"))
-}
-
-/// A counter of `/proc/net/snmp`: a line of names, and one of values.
-fn counter(table: &str, protocol: &str, name: &str) -> Option<u64> {
-    let mut lines = table.lines().filter(|line| line.starts_with(protocol));
-    let (names, values) = (lines.next()?, lines.next()?);
-    let place = names.split_ascii_whitespace().position(|other| other == name)?;
-    values.split_ascii_whitespace().nth(place)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::path::Serving;
@@ -159,13 +143,5 @@ mod tests {
             assert!(carried.goodput(load) > 0.0 && carried.times.iter().all(|ms| *ms > 0.0));
             path.finish().unwrap();
         }
-    }
-
-    #[test]
-    fn counters_are_found_by_name() {
-        let table = "Ip: A\nIp: 7\nTcp: ActiveOpens RetransSegs\nTcp: 3 41\n";
-        assert_eq!(counter(table, "Tcp:", "RetransSegs"), Some(41));
-        assert_eq!(counter(table, "Tcp:", "Absent"), None);
-        assert_eq!(counter("", "Tcp:", "RetransSegs"), None);
     }
 }

@@ -5,16 +5,17 @@
 //! simulation is beside the theory, so each checks the other: `sim_vs_erlang_c` is the largest relative
 //! error of any simulated mean or 99th percentile.
 //!
-//! `weever bench corec` is [`threads`], real threads on real rings with real work, and [`flows`], what they do to
-//! the kernel's TCP.
-//!
 //! Times are in units of the mean service time. Nothing here depends on the machine.
+//!
+//! `weever bench corec` has the parts of [`Only`]: [`threads`], real threads on real rings with real work, [`rated`] by
+//! AF_XDP, [`sweep`] over loads, the models above, and [`flows`], what sharing does to the kernel's TCP.
 
 mod calm;
 mod claims;
+mod counts;
 mod crew;
 mod drawing;
-mod figures;
+mod fed;
 mod flows;
 mod gateway;
 mod kernel_tcp;
@@ -22,9 +23,11 @@ mod order;
 mod pairs;
 mod path;
 mod queue;
+mod rated;
 mod reorder;
 mod routes;
 mod simulation;
+mod sweep;
 mod team;
 mod theory;
 mod threads;
@@ -33,6 +36,7 @@ mod virtual_time;
 
 use std::path::Path;
 
+use clap::ValueEnum;
 use drawing::{Side, against_load, draw};
 use simulation::{Latency, Queues, Service, simulate};
 
@@ -54,42 +58,86 @@ struct Point {
     calculated: Latency,
 }
 
-/// A part of `weever bench corec`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+/// A part of `weever bench corec`. None takes longer than it says on an idle machine; measured rounds that would end
+/// after 45 seconds are left out, but for the huge flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Only {
-    /// Threads on queues in memory.
+    /// Threads on queues in memory: claims, throughput by threads, reordering, latency. Up to a minute, no root
     Memory,
-    /// The kernel's TCP through a router.
-    Tcp,
+    /// Two threads that receive by AF_XDP: throughput and latency. Up to a minute
+    Xdp,
+    /// Latency and throughput at six loads, in memory, by AF_XDP as root, and simulated. Up to three minutes
+    Sweep,
+    /// As corec-sim: the queueing models of one queue and of several. Two minutes, no root
+    Queueing,
+    /// One huge flow of the kernel's TCP through a router. Two and a half minutes, or twenty with --huge 10000; --rounds
+    /// changes that
+    HugeFlow,
+    /// Short flows of the kernel's TCP through a router, 64 and 128 at once. Up to a minute
+    Flows,
 }
 
-/// Measures `weever bench corec`; huge flows have so many megabytes. Without root, TCP is left out unless it was
-/// asked for. With `svg`, tables 2 and 3 and figures 3 to 6 of the paper are drawn beside that file. Blocks for
-/// minutes.
+impl Only {
+    const ALL: [Only; 6] =
+        [Only::Memory, Only::Xdp, Only::Sweep, Only::Queueing, Only::HugeFlow, Only::Flows];
+
+    /// Whether it is left out if nothing else is asked for: what is mostly wanted drawn, with `--svg`.
+    fn is_for_plots(self) -> bool {
+        matches!(self, Only::Sweep | Only::Queueing)
+    }
+
+    /// As on the command line.
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().into())
+    }
+
+    fn needs_root(self) -> bool {
+        matches!(self, Only::Xdp | Only::HugeFlow | Only::Flows)
+    }
+}
+
+/// Measures `weever bench corec`, or one part of it, by the first plan; huge flows, by the second, have so many megabytes. Without root, parts that need
+/// it are left out unless one was asked for. With `svg`, tables 2 and 3 and figures 3 to 6 of the paper are drawn
+/// beside that file. Blocks for minutes.
 pub(crate) fn measure(
-    plan: Plan,
+    [plan, huge]: [Plan; 2],
     only: Option<Only>,
     megabytes: u32,
     (capture, svg): (Option<&Path>, Option<&Path>),
 ) -> Result<Report, BenchError> {
-    let mut report = match only {
-        Some(Only::Tcp) => Report::new("corec"),
-        _ => threads::measure(plan, capture, svg)?,
-    };
-    if svg.is_some() && only != Some(Only::Tcp) {
-        queueing(&mut report, svg)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores < 2 {
+        return Err(BenchError::Cores { bench: "corec", cores });
     }
-    match only {
-        Some(Only::Memory) => {}
-        None if !weever_testbed::privileged() => {
-            report.setup("TCP: skipped, needs CAP_NET_ADMIN");
+    let mut report = Report::new("corec");
+    report.setup(format!("{cores} cores"));
+    for part in parts(only, svg.is_some()) {
+        let is_forbidden = part.needs_root() && !weever_testbed::privileged();
+        match part {
+            _ if is_forbidden && only.is_some() => return Err(BenchError::Rights("corec")),
+            _ if is_forbidden => {
+                report.setup(format!("{}: skipped, needs CAP_NET_ADMIN", part.name()));
+            }
+            Only::Memory => threads::measure(plan, capture, svg, &mut report)?,
+            Only::Xdp => rated::measure_xdp(plan, &mut report)?,
+            Only::Sweep => sweep::measure(plan, svg, &mut report)?,
+            Only::Queueing => queueing(&mut report, svg)?,
+            Only::HugeFlow => {
+                flows::one_huge(huge, u64::from(megabytes) * 1_000_000, &mut report)?;
+            }
+            Only::Flows => flows::many_short(plan, &mut report)?,
         }
-        Some(Only::Tcp) if !weever_testbed::privileged() => {
-            return Err(BenchError::Rights("corec"));
-        }
-        _ => flows::measure(plan, u64::from(megabytes) * 1_000_000, &mut report)?,
     }
     Ok(report)
+}
+
+/// The part that was asked for, or all that belong to the report.
+fn parts(only: Option<Only>, is_drawn: bool) -> impl Iterator<Item = Only> {
+    let is_wanted = move |part: &Only| match only {
+        Some(only) => *part == only,
+        None => is_drawn || !part.is_for_plots(),
+    };
+    Only::ALL.into_iter().filter(is_wanted)
 }
 
 /// Simulates, compares with the theory, and writes the plots of 99th percentiles to `svg` if wanted: a
@@ -170,6 +218,7 @@ fn plot(service: Service, servers: u32, shared: &[Point], separate: &[Point]) ->
     let side = |points: &[Point]| Side {
         mean: points.iter().map(|p| (p.load, p.simulated.mean)).collect(),
         p99: points.iter().map(|p| (p.load, p.simulated.p99)).collect(),
+        ..Side::default()
     };
     against_load(title, "service times", [side(shared), side(separate)])
 }
@@ -177,6 +226,16 @@ fn plot(service: Service, servers: u32, shared: &[Point], separate: &[Point]) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_part_is_that_part_and_plots_take_all() {
+        use Only::{Flows, HugeFlow, Memory, Xdp};
+        assert!(parts(None, false).eq([Memory, Xdp, HugeFlow, Flows]));
+        assert!(parts(None, true).eq(Only::ALL));
+        for part in Only::ALL {
+            assert!(parts(Some(part), false).eq([part]));
+        }
+    }
 
     #[test]
     fn simulation_and_theory_agree() {

@@ -6,8 +6,8 @@
 //! and treats both sides alike. The ratio is the median of the pairs' ratios, with the interval in which 95 of 100
 //! medians of pairs drawn from these lie (bootstrap).
 
-use super::queue::{Queue, Spread, queues};
-use super::team::{Outcome, Team};
+use super::queue::Spread;
+use super::team::{Outcome, Servers};
 use super::virtual_time::Latencies;
 use crate::samples::Samples;
 use crate::{BenchError, Report};
@@ -46,35 +46,20 @@ impl Pairs {
         Pairs { name: name.into(), spread, load, packets, all: Vec::new(), dropped: [0; 2] }
     }
 
-    /// Another pair, on queues in memory. `busy` is the mean time between packets at full load, in nanoseconds. Both
-    /// sides get the arrivals of one seed.
+    /// Another pair. `busy` is the mean time between packets at full load, in nanoseconds. Both sides get the arrivals
+    /// of one seed.
     pub(super) fn round(
         &mut self,
-        team: &mut Team,
+        servers: &mut impl Servers,
         busy: f64,
         seed: u64,
-    ) -> Result<(), BenchError> {
-        self.round_by(busy, seed, |is_shared, spread, load| {
-            let queues = queues((2, is_shared), spread, load, seed);
-            let outcome = team.pair(&queues)?;
-            Ok((outcome, queues.iter().map(Queue::dropped).sum()))
-        })
-    }
-
-    /// The same for any function that runs so many packets with such pauses, and returns the number
-    /// of lost ones.
-    pub(super) fn round_by(
-        &mut self,
-        busy: f64,
-        seed: u64,
-        mut run: impl FnMut(bool, Spread, (u64, f64)) -> Result<(Outcome, u64), BenchError>,
     ) -> Result<(), BenchError> {
         // Neither side is always the first.
         let order = if seed.is_multiple_of(2) { [0, 1] } else { [1, 0] };
         let (mut sides, mut lost) = ([None, None], 0);
         for side in order {
             let load = (self.packets, busy / self.load);
-            let (outcome, dropped) = run(side == 0, self.spread, load)?;
+            let (outcome, dropped) = servers.serve(side == 0, self.spread, load, seed)?;
             let Outcome { latencies, seconds, lost: of_run, .. } = outcome;
             let rate = latencies.len() as f64 / seconds / 1e6;
             sides[side] = Some(Side { latencies, rate });
@@ -101,6 +86,11 @@ impl Pairs {
         Samples(self.calm().into_iter().map(value).collect())
     }
 
+    /// Millions of packets a second in each calm run of a side.
+    pub(super) fn rates(&self, side: usize) -> Samples {
+        Samples(self.calm().into_iter().map(|pair| pair.sides[side].rate).collect())
+    }
+
     /// Shared : a queue each, of the 99th percentile: the median, between the ends of its interval of 95 %.
     pub(super) fn p99_ratio(&self) -> Samples {
         interval(&self.of(0, |all| all.p99).ratio(&self.of(1, |all| all.p99)))
@@ -121,8 +111,12 @@ impl Pairs {
             row("mean", |all| all.mean);
             row("p99", |all| all.p99);
             row("p99.9", |all| all.p999);
-            let rates = self.calm().into_iter().map(|pair| pair.sides[side].rate).collect();
-            report.row(&format!("{}, {name}: rate", self.name), "Mpps", &Samples(rates));
+            report.row(&format!("{}, {name}: rate", self.name), "Mpps", &self.rates(side));
+        }
+        let tail = self.of(0, |all| all.p999).ratio(&self.of(1, |all| all.p999));
+        for (what, ratios) in [("p99.9", tail), ("rate", self.rates(0).ratio(&self.rates(1)))] {
+            let name = format!("{}, shared : a queue each: {what}", self.name);
+            report.row(&name, "ratio", &interval(&ratios));
         }
         let [shared, apart] = self.dropped;
         let lost = |pair: Option<&Pair>| pair.map_or(0.0, |pair| pair.lost as f64 / 1e3);
@@ -154,7 +148,7 @@ pub(super) fn distribution(latencies: &[f64]) -> Vec<(f64, f64)> {
 }
 
 /// The median of samples, between the ends of its interval.
-fn interval(samples: &Samples) -> Samples {
+pub(super) fn interval(samples: &Samples) -> Samples {
     let Samples(values) = samples;
     if values.is_empty() {
         return Samples::default();
@@ -191,6 +185,11 @@ mod tests {
         let mut report = Report::new("any");
         pairs.report(&mut report);
         assert!(report.to_string().contains("20 of 40 pairs"), "{report}");
+        for (what, ratio) in [("p99.9", 0.8), ("rate", 1.0)] {
+            let name = format!("any, shared : a queue each: {what}");
+            let row = report.rows.iter().find(|row| row.name == name).unwrap();
+            assert_eq!((row.min, row.median, row.max), (ratio, ratio, ratio));
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Two kernels with weever between them, which forwards by threads on one receive queue or with a queue each.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use weever_host::{HostBuilder, InterfaceConfig, Prefix, RunningHost};
 use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig};
@@ -12,6 +13,8 @@ use crate::crossing::{FAR, NEAR, SINK, SOURCE};
 
 const PREFIX: u8 = 24;
 const FRAMES: u32 = 16_384;
+/// The router's link to the client, which it opens first.
+const CLIENTS_LINK: u16 = 0;
 /// What a kernel leaves to a device, or does late for it: a packet on the way is one that was sent.
 const OFFLOADS: [&str; 4] =
     ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-generic-segmentation", "rx-gro"];
@@ -59,13 +62,43 @@ impl Path {
         Ok(Path { client, server, router, _veths: [near, far] })
     }
 
-    /// Stops the router.
+    /// Stops the router, and says what became of the client's packets there.
     ///
     /// # Errors
     /// When one of its workers had failed.
-    pub(super) fn finish(self) -> Result<(), BenchError> {
-        let failure = self.router.stop().failure;
-        failure.map_or(Ok(()), |failure| Err(BenchError::of("router")(failure)))
+    pub(super) fn finish(self) -> Result<Received, BenchError> {
+        let workers = Arc::clone(&self.router.handle().workers);
+        if let Some(failure) = self.router.stop().failure {
+            return Err(BenchError::of("router")(failure));
+        }
+        let mut received = Received::default();
+        for worker in workers.iter() {
+            let queues = worker.stats.queues().into_iter();
+            let near = queues.filter(|(link, _)| *link == CLIENTS_LINK);
+            let (taken, lost) = near.fold((0, 0), |(taken, lost), (_, queue)| {
+                (taken + queue.rx_packets, lost + queue.rx_dropped)
+            });
+            received.by_worker.push(taken);
+            received.lost += lost;
+        }
+        Ok(received)
+    }
+}
+
+/// What became of the client's packets at the router.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Received {
+    by_worker: Vec<u64>,
+    /// Packets that found no room in the router's ring.
+    pub(super) lost: u64,
+}
+
+impl Received {
+    /// The share of packets that were not taken by the worker that took most.
+    pub(super) fn share_of_helpers(&self) -> f64 {
+        let all: u64 = self.by_worker.iter().sum();
+        let most = self.by_worker.iter().copied().max().unwrap_or_default();
+        (all - most) as f64 / all.max(1) as f64
     }
 }
 
@@ -108,4 +141,18 @@ fn start(serving: Serving) -> Result<RunningHost, BenchError> {
         builder.interface(interface).map_err(BenchError::of("router"))?;
     }
     builder.start().map_err(BenchError::of("router"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn helpers_are_all_but_the_one_that_took_most() {
+        let share = |by_worker: &[u64]| {
+            Received { by_worker: by_worker.to_vec(), lost: 0 }.share_of_helpers()
+        };
+        assert_eq!([share(&[]), share(&[9]), share(&[0, 0])], [0.0; 3]);
+        assert_eq!([share(&[1, 3]), share(&[2, 1, 1])], [0.25, 0.5]);
+    }
 }

@@ -22,8 +22,8 @@ pub(super) const ROUTES: u32 = 1000;
 /// Frames of each family, each to another destination.
 const FRAMES: u32 = 127;
 const PORT: u16 = 9;
-/// The lengths of frames: over IPv6 with a datagram of four octets, over IPv4 Ethernet's minimum.
-pub(super) const LENGTHS: [usize; 2] = [60, 66];
+/// The lengths of frames: over IPv4 Ethernet's minimum, over IPv6 with room for eight octets.
+pub(super) const LENGTHS: [usize; 2] = [60, 70];
 
 const SOURCE6: Ipv6Addr = Ipv6Addr::new(0xfd81, 0, 0, 0, 0, 0, 0, 1);
 const NEAR6: Ipv6Addr = Ipv6Addr::new(0xfd81, 0, 0, 0, 0, 0, 0, 0xfe);

@@ -1,4 +1,4 @@
-//! Threads with a router each, which receive from queues in memory until these are empty.
+//! Threads with a router each, which receive until no packet is left; [`Servers`] are two of them.
 
 use weever_packet::Pool;
 
@@ -10,8 +10,28 @@ use crate::BenchError;
 
 /// Packets of a table's run.
 pub(super) const PACKETS: u64 = 30_000;
+
 /// The packets of a run that measures the threads' present throughput.
-const FEW: u64 = 1_000;
+const FEW: u64 = 1000;
+
+/// Two threads, and the way in which packets come to them.
+pub(super) trait Servers {
+    /// They serve so many packets, `pause` nanoseconds apart on average, or as fast as they can if that is 0: on one
+    /// queue for both, or with a queue each. Also returns how many packets were lost.
+    fn serve(
+        &mut self,
+        is_shared: bool,
+        spread: Spread,
+        load: (u64, f64),
+        seed: u64,
+    ) -> Result<(Outcome, u64), BenchError>;
+
+    /// The mean time between packets when the threads share a queue that always has some, in nanoseconds.
+    fn busy(&mut self) -> Result<f64, BenchError> {
+        let (outcome, _) = self.serve(true, Spread::Even, (FEW, 0.0), 0)?;
+        Ok(outcome.seconds * 1e9 / outcome.left.len().max(1) as f64)
+    }
+}
 
 /// A router for each thread, of one kind.
 pub(super) struct Team {
@@ -43,7 +63,7 @@ impl Team {
 
     /// Has a thread receive from each source until nothing is left.
     pub(super) fn run(&mut self, sources: Vec<impl Source>) -> Result<Outcome, BenchError> {
-        let thread = |(source, router)| move |member: &Member<'_>| serve(source, router, member);
+        let thread = |(source, router)| move |member: &Member<'_>| receive(source, router, member);
         let results = Crew::run(sources.into_iter().zip(&mut self.routers).map(thread))?;
         let lost = results.iter().map(|(_, lost)| lost).sum();
         let served: Vec<Served> = results.into_iter().flat_map(|(served, _)| served).collect();
@@ -59,12 +79,6 @@ impl Team {
         self.run((0..2).map(|thread| &queues[thread % queues.len()]).collect())
     }
 
-    /// The mean time between packets when two threads on one queue always have some, in nanoseconds.
-    pub(super) fn busy(&mut self) -> Result<f64, BenchError> {
-        let queues = queues((2, true), Spread::Even, (FEW, 0.0), 0);
-        Ok(self.pair(&queues)?.seconds * 1e9 / FEW as f64)
-    }
-
     /// Millions of packets a second by so many threads on one queue.
     pub(super) fn shared(&mut self, threads: usize) -> Result<f64, BenchError> {
         let queues = queues((threads, true), Spread::Even, (PACKETS, 0.0), 0);
@@ -78,6 +92,21 @@ impl Team {
     }
 }
 
+/// On queues in memory.
+impl Servers for Team {
+    fn serve(
+        &mut self,
+        is_shared: bool,
+        spread: Spread,
+        load: (u64, f64),
+        seed: u64,
+    ) -> Result<(Outcome, u64), BenchError> {
+        let queues = queues((2, is_shared), spread, load, seed);
+        let outcome = self.pair(&queues)?;
+        Ok((outcome, queues.iter().map(Queue::dropped).sum()))
+    }
+}
+
 fn rate(outcome: &Outcome) -> f64 {
     outcome.left.len() as f64 / outcome.seconds / 1e6
 }
@@ -87,7 +116,7 @@ type Served = (u64, Packet);
 
 /// Receives until no packet is left, and returns the time for which it waited for a core. Packets of a
 /// burst leave together.
-fn serve(
+fn receive(
     mut source: impl Source,
     router: &mut Router,
     member: &Member<'_>,

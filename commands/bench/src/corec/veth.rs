@@ -2,11 +2,13 @@
 //!
 //! As in memory, the thread that polls sends the packets that are due, by AF_XDP at the cable's other end; the
 //! kernel carries them over in the same system call. That takes the polling thread a microsecond a packet: little
-//! beside the heavy work, but more than the whole light work, which is therefore compared in memory only. Packets
-//! are received by the rule of sharing, as workers do, and go through the router; its transmit side is in memory.
+//! beside the heavy work, but more than the light work itself, so that sending is most of what the light load shows.
+//! Packets are received by the rule of sharing, as workers do, and go through the router; its transmit side is in
+//! memory.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use weever_link::{Link, LinkError, LinkQueue};
 use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig};
@@ -15,7 +17,7 @@ use weever_testbed::Fixture;
 
 use super::gateway::Work;
 use super::queue::{Packet, Source, Spread, Taken, arrivals};
-use super::team::{Outcome, Team};
+use super::team::{Outcome, Servers, Team};
 use crate::BenchError;
 
 /// Packets sent by one poll; a kick sends as many.
@@ -31,6 +33,7 @@ const FRAMES: u32 = 16_384;
 struct Cable {
     queues: Vec<Box<dyn LinkQueue>>,
     sender: Mutex<Sender>,
+    arrived: Arrived,
     pool: Pool,
     /// The links, which close their queues when they are dropped.
     _ends: [AfXdp; 2],
@@ -47,13 +50,19 @@ struct Sender {
     /// By time, with their queues.
     packets: Vec<(usize, Packet)>,
     sent: usize,
-    received: usize,
-    last: u64,
     is_timed: bool,
 }
 
+/// What has come over the cable. Apart from the sender, for which a thread that receives would have to wait.
+#[derive(Default)]
+struct Arrived {
+    count: AtomicUsize,
+    /// The time at which the latest came.
+    last: AtomicU64,
+}
+
 impl Cable {
-    fn new(is_shared: bool) -> Result<Cable, BenchError> {
+    fn new(work: Work, is_shared: bool) -> Result<Cable, BenchError> {
         let failed = "veth";
         let (device_queues, sockets) = if is_shared { (1, 2) } else { (2, 1) };
         let net = Fixture::pair(device_queues)?;
@@ -74,42 +83,36 @@ impl Cable {
             queues: far.take_queues(),
             cache: peers.cache(),
             outbox: VecDeque::new(),
-            frames: Work::Heavy(1).frames()?,
+            frames: work.frames()?,
             run: 0,
             packets: Vec::new(),
             sent: 0,
-            received: 0,
-            last: 0,
             is_timed: false,
         };
-        let queues = near.take_queues();
-        Ok(Cable { queues, sender: Mutex::new(sender), pool, _ends: [near, far], _net: net })
+        let (queues, sender) = (near.take_queues(), Mutex::new(sender));
+        let arrived = Arrived::default();
+        Ok(Cable { queues, sender, arrived, pool, _ends: [near, far], _net: net })
     }
 }
 
 impl Sender {
     fn begin(&mut self, packets: Vec<(usize, Packet)>, is_timed: bool) {
         let run = self.run + 1;
-        (self.run, self.packets, self.is_timed) = (run, packets, is_timed);
-        (self.sent, self.received, self.last) = (0, 0, 0);
+        (self.run, self.packets, self.is_timed, self.sent) = (run, packets, is_timed, 0);
     }
 
-    /// Sends the packets that are due.
-    fn send(&mut self, now: u64) -> Result<(), LinkError> {
-        let room = if self.is_timed {
-            AT_ONCE
-        } else {
-            AT_ONCE.min(UNDER_WAY.saturating_sub(self.sent - self.received))
-        };
-        let due = self.packets[self.sent..].iter().take(room);
-        let due: Vec<(usize, Packet)> =
-            due.take_while(|(_, p)| p.arrives <= now).copied().collect();
-        for (queue, packet) in due {
+    /// Sends the packets that are due, where so many have arrived.
+    fn send(&mut self, now: u64, arrived: usize) -> Result<(), LinkError> {
+        let under_way = self.sent.saturating_sub(arrived);
+        let room =
+            if self.is_timed { AT_ONCE } else { AT_ONCE.min(UNDER_WAY.saturating_sub(under_way)) };
+        for _ in 0..room {
+            let next = self.packets.get(self.sent).filter(|(_, packet)| packet.arrives <= now);
+            let Some(&(queue, packet)) = next else { break };
             let Some(mut buffer) = self.cache.alloc() else { return Ok(()) };
-            let mut frame = self.frames[packet.number as usize % self.frames.len()].clone();
-            mark(&mut frame, self.run, packet.number);
-            let fits = buffer.append(&frame);
+            let fits = buffer.append(&self.frames[packet.number as usize % self.frames.len()]);
             debug_assert!(fits, "frames are short");
+            mark(buffer.data_mut(), self.run, packet.number);
             self.outbox.push_back(buffer);
             let queue = &mut self.queues[queue];
             if queue.tx(&mut self.cache, &mut self.outbox)? == 0 {
@@ -127,10 +130,11 @@ impl Sender {
     }
 
     /// Whether there is nothing more to come. Packets that got lost may keep the last ones from being sent.
-    fn is_over(&self, now: u64) -> bool {
+    fn is_over(&self, now: u64, arrived: &Arrived) -> bool {
         let all = self.packets.len();
         let patience = if self.sent == all { PATIENCE } else { 20 * PATIENCE };
-        self.received == all || now > self.last.max(self.due()) + patience
+        let last = arrived.last.load(Ordering::Relaxed).max(self.due());
+        arrived.count.load(Ordering::Relaxed) == all || now > last + patience
     }
 
     fn due(&self) -> u64 {
@@ -138,10 +142,13 @@ impl Sender {
     }
 }
 
-/// Writes a packet's run and number to the end of its frame, whose UDP checksum is left out (RFC 768).
+/// Writes a packet's run and number to the end of its frame. Its UDP checksum is left out over IPv4 (RFC 768) and no
+/// longer right over IPv6: a router does not look at it.
 fn mark(frame: &mut [u8], run: u32, number: u64) {
     let end = frame.len() - 8;
-    frame[40..42].fill(0);
+    if frame[12..14] == [8, 0] {
+        frame[40..42].fill(0);
+    }
     frame[end..end + 4].copy_from_slice(&run.to_be_bytes());
     frame[end + 4..].copy_from_slice(&(number as u32).to_be_bytes());
 }
@@ -150,7 +157,12 @@ fn mark(frame: &mut [u8], run: u32, number: u64) {
 fn marked(frame: &[u8]) -> Option<(u32, u64)> {
     let (head, number) = frame.split_last_chunk::<4>()?;
     let (_, run) = head.split_last_chunk::<4>()?;
-    let is_ours = frame.get(12..14) == Some(&[8, 0]) && frame.get(23) == Some(&17);
+    // UDP over IPv4 or IPv6: the kernels send something of their own, too.
+    let is_ours = match frame.get(12..14)? {
+        [8, 0] => frame.get(23) == Some(&17),
+        [0x86, 0xdd] => frame.get(20) == Some(&17),
+        _ => false,
+    };
     is_ours.then(|| (u32::from_be_bytes(*run), u32::from_be_bytes(*number).into()))
 }
 
@@ -158,6 +170,7 @@ fn marked(frame: &[u8]) -> Option<(u32, u64)> {
 struct Receiving<'c> {
     queue: &'c mut Box<dyn LinkQueue>,
     sender: &'c Mutex<Sender>,
+    arrived: &'c Arrived,
     cache: PoolCache,
     burst: Burst,
     run: u32,
@@ -166,30 +179,35 @@ struct Receiving<'c> {
 
 impl Source for Receiving<'_> {
     fn receive(&mut self, now: u64, taken: &mut Taken) -> Option<usize> {
+        let Receiving { sender, arrived, .. } = self;
+        let mut is_over = false;
         // A thread that is sending sends for the others, too. A cable that fails carries no more packets, and
         // missing ones count as lost.
-        if let Ok(mut sender) = self.sender.try_lock()
-            && sender.send(now).is_err()
-        {
-            return None;
+        if let Ok(mut sender) = sender.try_lock() {
+            sender.send(now, arrived.count.load(Ordering::Relaxed)).ok()?;
+            is_over = sender.is_over(now, arrived);
         }
         let count = self.queue.rx(&mut self.cache, &mut self.burst, BURST).ok()?;
         let mut own = 0;
         for place in 0..count {
             let Some(buffer) = self.burst.take(place) else { continue };
             let number = marked(buffer.data()).filter(|(run, _)| *run == self.run);
-            let Some((_, number)) = number else {
+            let packet = number.and_then(|(_, number)| {
+                Some(Packet { number, arrives: *self.arrivals.get(number as usize)? })
+            });
+            let Some(packet) = packet else {
                 self.cache.free(buffer);
                 continue;
             };
-            taken[own] = Packet { number, arrives: self.arrivals[number as usize] };
+            taken[own] = packet;
             drop(self.burst.put(own, buffer));
             own += 1;
         }
-        let mut sender = self.sender.lock().ok()?;
-        sender.received += own;
-        sender.last = if own > 0 { now } else { sender.last };
-        (own > 0 || !sender.is_over(now)).then_some(own)
+        if own > 0 {
+            arrived.count.fetch_add(own, Ordering::Relaxed);
+            arrived.last.fetch_max(now, Ordering::Relaxed);
+        }
+        (own > 0 || !is_over).then_some(own)
     }
 
     fn frames(&mut self) -> Option<&mut Burst> {
@@ -206,15 +224,15 @@ pub(super) struct Cables {
 impl Cables {
     /// With the routers of this work. Needs root.
     pub(super) fn new(work: Work) -> Result<Cables, BenchError> {
-        let cables = [Cable::new(true)?, Cable::new(false)?];
+        let cables = [Cable::new(work, true)?, Cable::new(work, false)?];
         let team = |cable: &Cable| Team::on(work, 2, Some(&cable.pool));
         let teams = [team(&cables[0])?, team(&cables[1])?];
         Ok(Cables { cables, teams })
     }
+}
 
-    /// Two threads that share a queue, or have one each: so many packets, `pause` nanoseconds apart on average, as
-    /// fast as they are received if that is 0. Also says how many were lost.
-    pub(super) fn run(
+impl Servers for Cables {
+    fn serve(
         &mut self,
         is_shared: bool,
         spread: Spread,
@@ -222,7 +240,7 @@ impl Cables {
         seed: u64,
     ) -> Result<(Outcome, u64), BenchError> {
         let side = usize::from(!is_shared);
-        let Cable { queues, sender, pool, .. } = &mut self.cables[side];
+        let Cable { queues, sender, arrived, pool, .. } = &mut self.cables[side];
         let by_queue = arrivals((2, is_shared), spread, (count, pause), seed);
         let with_queue =
             |(queue, packets): (usize, Vec<Packet>)| packets.into_iter().map(move |p| (queue, p));
@@ -233,10 +251,12 @@ impl Cables {
         let begun =
             sender.get_mut().map_err(|_| BenchError::of("veth")("a thread has panicked"))?;
         begun.begin(packets, pause > 0.0);
-        let (run, sender) = (begun.run, &*sender);
+        *arrived = Arrived::default();
+        let (run, sender, arrived) = (begun.run, &*sender, &*arrived);
         let source = |queue| Receiving {
             queue,
             sender,
+            arrived,
             cache: pool.cache(),
             burst: Burst::new(),
             run,
@@ -245,12 +265,6 @@ impl Cables {
         let outcome = self.teams[side].run(queues.iter_mut().map(source).collect())?;
         let lost = count - outcome.left.len() as u64;
         Ok((outcome, lost))
-    }
-
-    /// The mean time between packets when threads that share always have some, in nanoseconds.
-    pub(super) fn busy(&mut self) -> Result<f64, BenchError> {
-        let (outcome, _) = self.run(true, Spread::Even, (1000, 0.0), 0)?;
-        Ok(outcome.seconds * 1e9 / outcome.left.len().max(1) as f64)
     }
 }
 
@@ -263,12 +277,11 @@ mod tests {
         if !weever_testbed::privileged() {
             return println!("skipped: needs CAP_NET_ADMIN");
         }
-        let mut cables = Cables::new(Work::Heavy(1)).unwrap();
-        for (seed, spread) in [Spread::Even, Spread::Skewed].into_iter().enumerate() {
+        let works = [Work::Light, Work::Heavy(1)].map(|work| Cables::new(work).unwrap());
+        for (mut cables, spread) in works.into_iter().zip([Spread::Even, Spread::Skewed]) {
             for is_shared in [true, false] {
                 for pause in [0.0, 20_000.0] {
-                    let (outcome, lost) =
-                        cables.run(is_shared, spread, (500, pause), seed as u64).unwrap();
+                    let (outcome, lost) = cables.serve(is_shared, spread, (500, pause), 1).unwrap();
                     let mut numbers: Vec<u64> =
                         outcome.left.iter().map(|(_, number)| *number).collect();
                     numbers.sort_unstable();
@@ -283,10 +296,14 @@ mod tests {
 
     #[test]
     fn a_frame_keeps_its_number() {
-        let mut frame = Work::Heavy(1).frames().unwrap().remove(0);
-        mark(&mut frame, 7, 123_456);
-        assert_eq!(marked(&frame), Some((7, 123_456)));
-        assert_eq!(marked(&frame[..20]), None);
+        // The first two are of IPv4 and of IPv6.
+        for frame in &mut Work::Light.frames().unwrap()[..2] {
+            mark(frame, 7, 123_456);
+            assert_eq!(marked(frame), Some((7, 123_456)));
+            frame[12] = 0x88;
+            assert_eq!(marked(frame), None, "of another protocol");
+            assert_eq!(marked(&frame[..12]), None);
+        }
         assert_eq!(marked(&[]), None);
     }
 }

@@ -75,7 +75,7 @@ pub(super) const ATTACKS: [Attack; 13] = [
         let header = v4(on_link(rng));
         icmp(rng, header, IcmpRepr::EchoRequest { ident: 1, seq: 1, data: &[0x2a; 32] })
     }),
-    attack("IGMP queries", "RxL3IGMPReceive", |rng| {
+    attack("IGMP queries", "RxL3IGMPValidQuery", |rng| {
         let mut query = [0; 8];
         let group = Ipv4Addr::from_bits(0xef00_0000 | rng.u32(..) & 0xff_ffff);
         weever_wire::igmp::emit_v2(0x11, 1, group, &mut query).expect("room was made");

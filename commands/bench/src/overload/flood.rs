@@ -11,7 +11,8 @@ use weever_engine::{Mode, monotonic};
 use weever_host::{Host, HostBuilder, InterfaceConfig, Prefix, allowed_cores};
 use weever_link::replay::ReplayConfig;
 use weever_link::{LinkInfo, LinkQueue};
-use weever_models::Service;
+use weever_models::counters::HOST_SOURCE;
+use weever_models::{HostConfig, Service};
 use weever_packet::{Buffer, Pool, PoolConfig};
 use weever_wire::ipv4::Ipv4Repr;
 use weever_wire::{MacAddr, WireError};
@@ -23,10 +24,10 @@ use crate::samples::Plan;
 use crate::traffic::udp_frame;
 use crate::{BenchError, Report, Samples};
 
-const MAC: [u8; 6] = [2, 0, 0, 0, 9, 9];
-const HOST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 254);
-const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
-const PORT: u16 = 7;
+pub(super) const MAC: [u8; 6] = [2, 0, 0, 0, 9, 9];
+pub(super) const HOST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 254);
+pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+pub(super) const PORT: u16 = 7;
 /// A port that no socket has.
 const CLOSED: u16 = 4242;
 /// Frames of the flood: half of them fragments.
@@ -34,7 +35,7 @@ const FRAMES: u16 = 1024;
 /// The address of another host.
 const SOMEBODY: [u8; 6] = [2, 0, 0, 0, 9, 8];
 /// Packets of worker 1's own flows that arrive in a turn, with as many others.
-const ARRIVE: usize = 16;
+pub(super) const ARRIVE: usize = 16;
 const TURNS: u64 = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 /// Turns of worker 1 for each turn of worker 0.
 const BEHIND: u64 = 64;
@@ -42,7 +43,7 @@ const BEHIND: u64 = 64;
 const WARM_UP: Duration = Duration::from_millis(50);
 
 pub(super) fn measure(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    let (alone, beside) = (answered(harmless()?)?, answered(strangers(MAC)?)?);
+    let (alone, beside) = (beside(harmless()?)?, beside(strangers(MAC)?)?);
     report.setup(
         "dedicated_under_flood_both: half of what arrives at worker 1, and all at worker 0, are fragments and \
          strangers; on the benchmark's clock",
@@ -103,23 +104,36 @@ fn rates(cores: &[usize], flood: Vec<Vec<u8>>, each: Duration) -> Result<(f64, f
     Ok(((after.0 - before.0) as f64 / micros, (after.1 - before.1) as f64 / micros))
 }
 
-/// The number of packets of its own flows that worker 1 answers while as many others arrive at its queue, and
-/// more at that of worker 0, which falls behind because it has few turns. On the benchmark's clock.
-fn answered(others: Vec<Vec<u8>>) -> Result<f64, BenchError> {
-    let mixed = mixed(&own(MAC)?, &others);
+/// The number of packets of its own flows that worker 1 answers while as many of these arrive at its queue, and more at
+/// that of worker 0.
+fn beside(others: Vec<Vec<u8>>) -> Result<f64, BenchError> {
+    Ok(answered(At { frames: others.clone(), arrive: RING }, &others)?.0)
+}
+
+/// Frames that arrive at a queue over and over, so many in each turn.
+pub(super) struct At {
+    pub(super) frames: Vec<Vec<u8>>,
+    pub(super) arrive: usize,
+}
+
+/// The number of packets of its own flows that worker 1 answers while as many others arrive at its queue, and of packets
+/// that it hands over. Worker 0 falls behind because it has few turns. On the benchmark's clock.
+pub(super) fn answered(at_first: At, others: &[Vec<u8>]) -> Result<(f64, u64), BenchError> {
+    let mixed = mixed(&own(MAC)?, others);
     let (answers, elsewhere) = (Arc::default(), Arc::default());
     let queues = vec![
-        Paced::queue(others, (RING, ALL), &elsewhere, is_answer)?,
+        Paced::queue(at_first.frames, (at_first.arrive, ALL), &elsewhere, is_answer)?,
         Paced::queue(mixed, (2 * ARRIVE, ALL), &answers, is_answer)?,
     ];
     let mut host = team(in_memory(), queues, pool()?, 0, |builder| builder.workers(2))?;
+    host.worker(0).turn(0);
     for turn in 1..=TURNS {
         host.worker(1).turn(turn * TURN);
         if turn.is_multiple_of(BEHIND) {
             host.worker(0).turn(turn * TURN);
         }
     }
-    Ok(answers.load(Relaxed) as f64)
+    Ok((answers.load(Relaxed) as f64, host.worker(1).stats().handed_over()))
 }
 
 pub(super) fn pool() -> Result<Pool, BenchError> {
@@ -132,7 +146,7 @@ fn in_memory() -> LinkInfo {
     LinkInfo { name: "flooded0".into(), mac: MAC, queues: 2, ..info }
 }
 
-/// A host that echoes datagrams, made at `now`, with the queues of its link dealt out to the workers in turn.
+/// A host that echoes datagrams and streams, made at `now`, with the queues of its link dealt out to the workers in turn.
 pub(super) fn team(
     link: LinkInfo,
     queues: Vec<Box<dyn LinkQueue>>,
@@ -142,7 +156,9 @@ pub(super) fn team(
 ) -> Result<Host, BenchError> {
     let mut builder = HostBuilder::new(pool);
     workers(&mut builder);
-    builder.serve(Service::Echo, PORT);
+    let services = HostConfig { tcp_echo: Some(PORT), ..HostConfig::serving(Service::Echo, PORT) };
+    let graph = weever_models::host(&services).map_err(BenchError::of("host"))?;
+    builder.graph(graph, HOST_SOURCE);
     let name = link.name.clone();
     let link = builder.queues_of(link, queues);
     let prefix = Prefix::new(HOST.into(), 24).expect("IPv4 prefixes have up to 32 bits");
@@ -213,9 +229,9 @@ mod tests {
 
     #[test]
     fn a_worker_answers_its_own_while_what_it_hands_over_finds_no_room() {
-        let alone = answered(harmless().unwrap()).unwrap();
+        let alone = beside(harmless().unwrap()).unwrap();
         assert!(alone >= (TURNS as f64 - 10.0) * ARRIVE as f64, "{alone}");
-        let beside = answered(strangers(MAC).unwrap()).unwrap();
+        let beside = beside(strangers(MAC).unwrap()).unwrap();
         assert!(beside >= alone * 0.9, "{beside} of {alone}");
     }
 

@@ -1,119 +1,67 @@
-//! Flows with state move between two workers while their packets arrive as fast as they can.
+//! Flows with state move between two workers while their packets arrive as fast as the workers take them, over any
+//! link.
+//!
+//! The source sends as long as the link takes packets. In memory the link takes what the workers have room for; on a veth
+//! the source is limited by its own system calls, and what the workers do not take in time the devices drop. The rate of
+//! flows at rest is measured first, in the same way. While flows move, no more
+//! packets are under way than a worker may hold for a state ([`Limits::held`]): further ones
+//! would be dropped, and counted at the node, when a worker has no core for some milliseconds.
+//!
+//! A packet counts as lost by a move if it was sent, is not among those that arrived in order, and no device has
+//! counted it as dropped.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use weever_block::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Env, FlowClaim, FlowKey, Mask, PortDoc,
-    Ports, Registry, State, StateKind, bits,
-};
+use weever_block::{Env, Registry};
 use weever_engine::{
     CounterKind, Counters, Limits, Member, MemberQueue, Mode, Publisher, Team, TeamError, Waker,
-    Worker,
+    Worker, WorkerStats,
 };
-use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind, Port};
 use weever_link::memory::{MemoryConfig, pair};
 use weever_link::{Link, LinkQueue};
-use weever_packet::{Pool, PoolCache, PoolConfig};
+use weever_packet::{Pool, PoolCache};
 
+use super::flood::pool;
+use super::sequence::{ARRIVE, COUNTERS, IN_ORDER, SEQUENCE, graph, key, packet};
 use crate::{BenchError, Report, Samples};
 
-const WORKERS: usize = 2;
-const FLOWS: usize = 5;
-const MOVES: usize = 1000;
-/// Packets under way at once, over all flows. All of them fit the ring between the workers, which drops
-/// when it is full: packets lost here were lost by a move.
-const WINDOW: u64 = 256;
+const FAILED: &str = "moves";
+pub(super) const WORKERS: usize = 2;
+pub(super) const FLOWS: usize = 5;
+pub(super) const MOVES: usize = 1000;
+/// How long packets of flows at rest are counted.
+pub(super) const AT_REST: Duration = Duration::from_millis(500);
 /// How long a move may take on a machine that does other things too.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-const COUNTERS: &[&str] = &["in order", "out of order", "unknown"];
-const IN_ORDER: usize = 0;
-const OUT_OF_ORDER: usize = 1;
-const UNKNOWN: usize = 2;
+/// How long the last packets may take to arrive; those that have not by then are lost.
+const LAST: Duration = Duration::from_secs(1);
+/// After this time without progress, the devices are asked for packets that they have dropped.
+const LOOK_AFTER: Duration = Duration::from_millis(20);
 
-const OUT: &[PortDoc] = &[PortDoc { name: "out", doc: "every packet" }];
-
-static ARRIVE: BlockType =
-    BlockType::new("Arrive", "Passes packets on.", OUT, |_: &Build<'_>| Ok(Box::new(Arrive)));
-
-/// Expects each flow's packets one after the other.
-static SEQUENCE: BlockType = BlockType {
-    state: StateKind::Sharded,
-    effects: Effects::READS.union(Effects::NEEDS_BUFFER),
-    counters: COUNTERS,
-    ..BlockType::new("Sequence", "Checks the order of each flow.", OUT, make)
-};
-
-fn make(_: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
-    Ok(Box::new(Sequence::default()))
+/// A link between the source and the workers, with a queue for each of these.
+pub(super) struct Cable<'a> {
+    /// The workers' ends.
+    pub(super) near: Vec<Box<dyn LinkQueue>>,
+    /// The source's ends, in the same order.
+    pub(super) far: Vec<Box<dyn LinkQueue>>,
+    /// The pools of both ends.
+    pub(super) pools: [Pool; 2],
+    /// How many packets the devices have dropped between the ends so far.
+    pub(super) dropped: &'a (dyn Fn() -> Result<u64, BenchError> + Sync),
 }
 
-struct Arrive;
-
-impl Block for Arrive {
-    fn run(&mut self, _: &mut Cx<'_>, _: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        ports.enable(0, input);
-    }
-}
-
-#[derive(Default)]
-struct Sequence {
-    next: HashMap<u64, u64>,
-}
-
-/// A packet's flow, and its position in the flow.
-fn position(packet: &Buffer) -> (u64, u64) {
-    let word = |at: usize| packet.data().get(at..at + 8).and_then(|b| b.try_into().ok());
-    (word(0).map_or(0, u64::from_be_bytes), word(8).map_or(0, u64::from_be_bytes))
-}
-
-fn key(flow: u64) -> FlowKey {
-    FlowKey::of_hash((flow + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-}
-
-impl Block for Sequence {
-    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        for i in bits(input) {
-            let (flow, position) = burst.get(i).map_or((0, 0), position);
-            match self.next.get_mut(&flow) {
-                Some(next) => {
-                    cx.count(if *next == position { IN_ORDER } else { OUT_OF_ORDER }, 1);
-                    *next = position + 1;
-                }
-                None if position > 0 => cx.count(UNKNOWN, 1),
-                None => match cx.claim_flow(key(flow)) {
-                    FlowClaim::Mine => {
-                        self.next.insert(flow, 1);
-                        cx.count(IN_ORDER, 1);
-                    }
-                    FlowClaim::Elsewhere(_) => {
-                        cx.send_to_owner(i, key(flow));
-                        continue;
-                    }
-                    FlowClaim::Full => cx.count(UNKNOWN, 1),
-                },
-            }
-            ports.enable(0, 1 << i);
-        }
-    }
-
-    fn flow_of(&self, packet: &Buffer) -> Option<FlowKey> {
-        Some(key(position(packet).0))
-    }
-
-    fn export_flow(&mut self, wanted: FlowKey) -> Option<State> {
-        let flow = *self.next.keys().find(|flow| key(**flow) == wanted)?;
-        Some(Box::new((flow, self.next.remove(&flow)?)))
-    }
-
-    fn import_flow(&mut self, _: FlowKey, state: State) -> Result<(), State> {
-        let (flow, next) = *state.downcast::<(u64, u64)>()?;
-        self.next.insert(flow, next);
-        Ok(())
-    }
+/// What is done with the flows while their packets arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    /// They rest for so long.
+    Rest(Duration),
+    /// They move to and fro, at least so often.
+    Moves(usize),
 }
 
 /// The results of a run.
@@ -122,67 +70,126 @@ pub(super) struct Outcome {
     pub(super) moved: usize,
     pub(super) sent: u64,
     pub(super) in_order: u64,
+    /// Packets that were reordered, or answered by a worker without the state.
+    wrong: u64,
+    /// Packets that the devices have dropped.
+    pub(super) dropped: u64,
     pub(super) seconds: f64,
 }
 
+impl Outcome {
+    /// Packets that were lost, less those that the devices have dropped; and those that were reordered, or answered by
+    /// a worker without the state. A device may also have dropped a few of the kernel's.
+    pub(super) fn lost(&self) -> u64 {
+        self.sent.saturating_sub(self.in_order + self.wrong + self.dropped) + self.wrong
+    }
+
+    /// Millions of packets per second that arrived in order.
+    fn mpps(&self) -> f64 {
+        self.in_order as f64 / self.seconds / 1e6
+    }
+
+    /// Adds rows with the rates at rest and of moving flows and the duration of a move, and the figures of packets lost
+    /// by moves and of the rate.
+    pub(super) fn show(&self, at_rest: &Outcome, on: &str, to: &str, report: &mut Report) {
+        let rates = [at_rest.mpps(), self.mpps()];
+        for (what, rate) in ["at rest", "that move"].into_iter().zip(rates) {
+            report.row(&format!("{on}packets of flows {what}"), "Mpps", &Samples(vec![rate]));
+        }
+        let each = self.seconds / self.moved.max(1) as f64 * 1e6;
+        report.row(&format!("{on}a move of five flows, per flow"), "µs", &Samples(vec![each]));
+        report.ratio(
+            &format!("flow_moves_lost{to}"),
+            "packets",
+            &Samples(vec![self.lost() as f64]),
+        );
+        report.ratio(&format!("flow_moves_rate{to}"), "", &Samples(vec![rates[1] / rates[0]]));
+    }
+}
+
 pub(super) fn measure(report: &mut Report) -> Result<(), BenchError> {
-    let outcome = moves(MOVES)?;
+    let at_rest = run(in_memory(&pool()?)?, Job::Rest(AT_REST))?;
+    let outcome = run(in_memory(&pool()?)?, Job::Moves(MOVES))?;
     report.setup(format!(
-        "flow_moves_lost: {FLOWS} flows with state, {} moves between {WORKERS} workers, memory link",
+        "flow_moves_lost: {FLOWS} flows with state, {} moves between {WORKERS} workers, memory link; the rate is what \
+         the workers take; flow_moves_rate: moving : at rest",
         outcome.moved
     ));
-    let mpps = outcome.sent as f64 / outcome.seconds / 1e6;
-    report.row("packets of the flows", "Mpps", &Samples(vec![mpps]));
-    let each = outcome.seconds / outcome.moved.max(1) as f64 * 1e6;
-    report.row("a move of five flows, per flow", "µs", &Samples(vec![each]));
-    let lost = outcome.sent as f64 - outcome.in_order as f64;
-    report.ratio("flow_moves_lost", "packets", &Samples(vec![lost]));
+    outcome.show(&at_rest, "", "", report);
     Ok(())
 }
 
-/// Moves flows to and fro, at least so often, while their packets arrive.
-pub(super) fn moves(wanted: usize) -> Result<Outcome, BenchError> {
-    let config = PoolConfig { frames: 16_384, ..PoolConfig::default() };
-    let pool = Pool::new(config).map_err(BenchError::of("pool"))?;
-    let (team, mut peers) = team(&pool).map_err(BenchError::of("team"))?;
+/// A link in memory, which drops nothing.
+fn in_memory(pool: &Pool) -> Result<Cable<'static>, BenchError> {
+    let config = MemoryConfig { queues: WORKERS as u16, ring: 512, ..MemoryConfig::default() };
+    let (mut left, mut right) = pair(&config).map_err(BenchError::of(FAILED))?;
+    Ok(Cable {
+        near: left.take_queues(),
+        far: right.take_queues(),
+        pools: [pool.clone(), pool.clone()],
+        dropped: &|| Ok(0),
+    })
+}
+
+/// Does the job while packets of the flows arrive.
+pub(super) fn run(cable: Cable<'_>, job: Job) -> Result<Outcome, BenchError> {
+    let Cable { near, mut far, pools: [pool, far_pool], dropped } = cable;
+    let limits = Limits::within(pool.frames());
+    let window = if matches!(job, Job::Moves(_)) { limits.held as u64 } else { u64::MAX };
+    let team = team(near, &pool, limits).map_err(BenchError::of("team"))?;
     let Team { mut workers, publisher } = team;
     let wakers: Vec<Waker> = workers.iter().map(Worker::waker).collect();
     let counters: Vec<_> = workers.iter_mut().map(|worker| worker.engine().counters()).collect();
-    let (stop, arrives_at) = (AtomicBool::new(false), Arrivals::default());
-    let mut outcome = std::thread::scope(|scope| {
+    let way = Way {
+        arrives_at: Default::default(),
+        sent: Default::default(),
+        stats: workers.iter().map(Worker::stats).collect(),
+        dropped,
+        before: dropped()?,
+    };
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
         let _stop_workers = StopOnDrop(&stop, &wakers);
         for worker in &mut workers {
             let stop = &stop;
             scope.spawn(move || worker.run(stop, Mode::default(), |_| ()));
         }
+        let (cache, next) = (far_pool.cache(), [0; FLOWS]);
+        let (full_since, known) = (None, 0);
         let mut source = Source {
-            peers: &mut peers,
-            cache: pool.cache(),
-            sent: [0; FLOWS],
+            queues: &mut far,
+            cache,
+            next,
             counters: &counters,
+            window,
+            full_since,
+            known,
         };
         let started = Instant::now();
         // Every flow begins where it arrives.
-        (0..FLOWS).for_each(|flow| source.send(flow, &arrives_at, 1));
-        let mover = scope.spawn(|| mover(&publisher, &arrives_at, wanted));
+        (0..FLOWS).try_for_each(|flow| source.send(flow, &way, 1))?;
+        let mover = scope.spawn(|| match job {
+            Job::Moves(wanted) => mover(&publisher, &way, wanted),
+            Job::Rest(time) => {
+                std::thread::sleep(time);
+                Ok(0)
+            }
+        });
         let mut flow = 0;
         while !mover.is_finished() {
             flow = (flow + 1) % FLOWS;
-            source.send(flow, &arrives_at, 64);
+            source.send(flow, &way, 64)?;
         }
-        let moved = mover.join().map_err(|_| BenchError::of("moves")("the mover panicked"))??;
-        let seconds = started.elapsed().as_secs_f64();
-        let sent = source.sent.iter().sum();
-        // Packets under way arrive.
-        let until = Instant::now() + PATIENCE;
-        while source.unread() && Instant::now() < until {
+        let moved = mover.join().map_err(|_| BenchError::of(FAILED)("the mover panicked"))??;
+        let until = Instant::now() + LAST;
+        while source.under_way() > way.dropped()? && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
-        std::thread::sleep(Duration::from_millis(50));
-        Ok::<_, BenchError>(Outcome { moved, sent, in_order: 0, seconds })
-    })?;
-    outcome.in_order = counted(&counters, &COUNTERS[IN_ORDER..=IN_ORDER]);
-    Ok(outcome)
+        let seconds = started.elapsed().as_secs_f64();
+        let in_order = counted(&counters, &COUNTERS[IN_ORDER..=IN_ORDER]);
+        let (sent, wrong) = (source.sent(), counted(&counters, COUNTERS) - in_order);
+        Ok(Outcome { moved, sent, in_order, wrong, dropped: way.dropped()?, seconds })
+    })
 }
 
 /// The packets that all workers have counted under these names.
@@ -192,23 +199,52 @@ fn counted(workers: &[Arc<Counters>], names: &[&str]) -> u64 {
     all.filter_map(|(counters, name)| count(counters, name)).sum()
 }
 
-/// By flow, the queue at which its packets arrive.
-#[derive(Default)]
-struct Arrivals([Mutex<usize>; FLOWS]);
+/// The way of packets from the source to the workers.
+struct Way<'a> {
+    /// By flow, the queue at which its packets arrive.
+    arrives_at: [Mutex<usize>; FLOWS],
+    /// By queue: the packets sent to it so far.
+    sent: [AtomicU64; WORKERS],
+    stats: Vec<Arc<WorkerStats>>,
+    dropped: &'a (dyn Fn() -> Result<u64, BenchError> + Sync),
+    /// Packets that had been dropped before.
+    before: u64,
+}
 
-impl Arrivals {
-    fn of(&self, flow: usize) -> std::sync::MutexGuard<'_, usize> {
-        self.0[flow].lock().unwrap_or_else(PoisonError::into_inner)
+impl Way<'_> {
+    fn queue_of(&self, flow: usize) -> std::sync::MutexGuard<'_, usize> {
+        self.arrives_at[flow].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn dropped(&self) -> Result<u64, BenchError> {
+        Ok((self.dropped)()? - self.before)
+    }
+
+    /// Waits until workers have received what was sent until now, as far as it was not dropped: the last packets
+    /// of the old way may still be in the kernel when their sender has sent them.
+    fn await_sent(&self) -> Result<(), BenchError> {
+        let sent: u64 = self.sent.iter().map(|sent| sent.load(Relaxed)).sum();
+        let started = Instant::now();
+        loop {
+            let received: u64 = self.stats.iter().map(|stats| stats.received()).sum();
+            let waited = started.elapsed();
+            if received >= sent || waited > LOOK_AFTER && received + self.dropped()? >= sent {
+                return Ok(());
+            }
+            if waited > PATIENCE {
+                return Err(stuck("packets have not arrived, and no device has dropped them"));
+            }
+            std::thread::yield_now();
+        }
     }
 }
 
-fn mover(
-    publisher: &Arc<Publisher>,
-    arrives_at: &Arrivals,
-    wanted: usize,
-) -> Result<usize, BenchError> {
-    let stuck = |what: &str| BenchError::of("moves")(what.to_owned());
-    let owners = publisher.flow_owners("Sequence").map_err(BenchError::of("moves"))?;
+fn stuck(what: &str) -> BenchError {
+    BenchError::of(FAILED)(what.to_owned())
+}
+
+fn mover(publisher: &Arc<Publisher>, way: &Way<'_>, wanted: usize) -> Result<usize, BenchError> {
+    let owners = publisher.flow_owners("Sequence").map_err(BenchError::of(FAILED))?;
     let until = Instant::now() + PATIENCE;
     while owners.len() < FLOWS {
         if Instant::now() > until {
@@ -218,16 +254,17 @@ fn mover(
     }
     let mut moved = 0;
     while moved < wanted {
-        let to = |flow: usize| (1 - *arrives_at.of(flow)) as u16;
+        let to = |flow: usize| (1 - *way.queue_of(flow)) as u16;
         let moves: Vec<_> = (0..FLOWS).map(|flow| (key(flow as u64), to(flow))).collect();
-        let moves = publisher.begin_moves("Sequence", &moves).map_err(BenchError::of("moves"))?;
+        let moves = publisher.begin_moves("Sequence", &moves).map_err(BenchError::of(FAILED))?;
         if !moves.wait_begun(PATIENCE) {
             return Err(stuck("a worker has not begun a move"));
         }
         for flow in 0..FLOWS {
-            let mut at = arrives_at.of(flow);
+            let mut at = way.queue_of(flow);
             *at = 1 - *at;
         }
+        way.await_sent()?;
         moves.redirected();
         let outcome = moves.wait(PATIENCE);
         if outcome.open > 0 {
@@ -240,42 +277,68 @@ fn mover(
 
 /// Makes the flows' packets.
 struct Source<'a> {
-    peers: &'a mut [Box<dyn LinkQueue>],
+    queues: &'a mut [Box<dyn LinkQueue>],
     cache: PoolCache,
-    sent: [u64; FLOWS],
+    /// By flow: the position of its next packet.
+    next: [u64; FLOWS],
     counters: &'a [Arc<Counters>],
+    /// Packets that may be under way at once, over all flows.
+    window: u64,
+    /// Since when as many have been.
+    full_since: Option<Instant>,
+    /// Packets that the devices are known to have dropped.
+    known: u64,
 }
 
 impl Source<'_> {
+    fn sent(&self) -> u64 {
+        self.next.iter().sum()
+    }
+
+    /// Packets that were sent and have not reached their block.
+    fn under_way(&self) -> u64 {
+        self.sent() - counted(self.counters, COUNTERS)
+    }
+
+    /// Whether so many more packets may be under way. Asking the devices takes time, so they are only asked when
+    /// nothing has come through for a while.
+    fn may_send(&mut self, way: &Way<'_>, packets: u64) -> Result<bool, BenchError> {
+        if self.window == u64::MAX || self.under_way() - self.known + packets <= self.window {
+            self.full_since = None;
+            return Ok(true);
+        }
+        let since = *self.full_since.get_or_insert_with(Instant::now);
+        if since.elapsed() > LOOK_AFTER {
+            self.known = way.dropped()?;
+        }
+        Ok(false)
+    }
+
     /// Sends packets of a flow to where they are to arrive now, as far as there is room.
-    fn send(&mut self, flow: usize, arrives_at: &Arrivals, packets: usize) {
-        let under_way = self.sent.iter().sum::<u64>() - counted(self.counters, COUNTERS);
-        if under_way + packets as u64 > WINDOW {
+    fn send(&mut self, flow: usize, way: &Way<'_>, packets: u64) -> Result<(), BenchError> {
+        if !self.may_send(way, packets)? {
             std::thread::yield_now();
-            return;
+            return Ok(());
         }
         let mut frames = VecDeque::new();
-        for position in self.sent[flow]..self.sent[flow] + packets as u64 {
+        for position in self.next[flow]..self.next[flow] + packets {
             let Some(mut buffer) = self.cache.alloc() else { break };
-            let fits = buffer.append(&(flow as u64).to_be_bytes())
-                && buffer.append(&position.to_be_bytes())
-                && buffer.append(&[0; 44]);
+            let fits = buffer.append(&packet(flow as u64, position));
             debug_assert!(fits, "sixty bytes fit a frame");
             frames.push_back(buffer);
         }
-        // Held while it is sent: packets sent before a redirection are in the queue by then.
-        let at = arrives_at.of(flow);
-        let queue = &mut self.peers[*at];
-        let sent = queue.tx(&mut self.cache, &mut frames).unwrap_or(0);
-        drop(queue.flush(&mut self.cache));
+        // Held while it is sent: packets sent before a redirection are counted by then.
+        let at = way.queue_of(flow);
+        let queue = &mut self.queues[*at];
+        let sent = queue.tx(&mut self.cache, &mut frames).map_err(BenchError::of(FAILED))?;
+        while queue.unsent() {
+            queue.flush(&mut self.cache).map_err(BenchError::of(FAILED))?;
+        }
+        way.sent[*at].fetch_add(sent as u64, Relaxed);
         drop(at);
-        self.sent[flow] += sent as u64;
+        self.next[flow] += sent as u64;
         frames.into_iter().for_each(|frame| self.cache.free(frame));
-    }
-
-    /// Whether workers have not taken everything yet.
-    fn unread(&self) -> bool {
-        self.peers.iter().any(|queue| queue.unsent())
+        Ok(())
     }
 }
 
@@ -284,36 +347,22 @@ struct StopOnDrop<'a>(&'a AtomicBool, &'a [Waker]);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.store(true, Relaxed);
         self.1.iter().for_each(Waker::wake);
     }
 }
 
-/// `Arrive` and `Sequence` on two workers, with a queue each; the other ends of the queues.
-fn team(pool: &Pool) -> Result<(Team, Vec<Box<dyn LinkQueue>>), TeamError> {
-    let mut graph = Graph::new("flows");
-    let out = |targets| Port { name: "out".into(), targets, ..Port::default() };
-    let mut arrive = Node::new("Arrive", NodeKind::Function);
-    arrive.attrs.push(Attr::Source);
-    arrive.ports.push(out(vec![NodeId(1)]));
-    graph.add(arrive);
-    let mut sequence = Node::new("Sequence", NodeKind::Function);
-    sequence.ports.push(out(Vec::new()));
-    sequence.attrs.push(Attr::Param { key: weever_graph::ENDS.into(), value: "out".into() });
-    graph.add(sequence);
-    let config = MemoryConfig { queues: WORKERS as u16, ring: 512, ..MemoryConfig::default() };
-    let failed = |source| TeamError::Worker { worker: "memory link".into(), source };
-    let (mut left, mut right) = pair(&config).map_err(failed)?;
+/// `Arrive` and `Sequence` on workers with a queue each.
+fn team(queues: Vec<Box<dyn LinkQueue>>, pool: &Pool, limits: Limits) -> Result<Team, TeamError> {
     let member = |(i, queue)| Member {
         name: format!("worker-{i}"),
         pool: pool.cache(),
-        limits: Limits::within(pool.frames()),
+        limits,
         queues: vec![MemberQueue { link: 0, source: "Arrive".into(), queue }],
     };
-    let members = left.take_queues().into_iter().enumerate().map(member).collect();
+    let members = queues.into_iter().enumerate().map(member).collect();
     let registry = Registry::new().with(&[&ARRIVE, &SEQUENCE]);
-    let team = Team::build(graph, registry, Arc::new(Env::new()), members)?;
-    Ok((team, right.take_queues()))
+    Team::build(graph(), registry, Arc::new(Env::new()), members)
 }
 
 #[cfg(test)]
@@ -322,8 +371,16 @@ mod tests {
 
     #[test]
     fn moved_flows_lose_nothing() {
-        let outcome = moves(25).unwrap();
+        let outcome = run(in_memory(&pool().unwrap()).unwrap(), Job::Moves(25)).unwrap();
         assert!(outcome.moved >= 25 && outcome.sent > 0, "{outcome:?}");
+        assert_eq!(outcome.sent, outcome.in_order, "{outcome:?}");
+    }
+
+    #[test]
+    fn flows_at_rest_lose_nothing_without_a_window() {
+        let at_rest = Job::Rest(Duration::from_millis(20));
+        let outcome = run(in_memory(&pool().unwrap()).unwrap(), at_rest).unwrap();
+        assert!(outcome.moved == 0 && outcome.sent > 0, "{outcome:?}");
         assert_eq!(outcome.sent, outcome.in_order, "{outcome:?}");
     }
 }

@@ -2,10 +2,12 @@
 
 mod attacks;
 mod change;
+mod errors;
 mod established;
 mod flood;
 mod flows;
 mod paced;
+mod sequence;
 mod slow_link;
 mod veth;
 
@@ -16,6 +18,7 @@ pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
     let mut report = Report::new("overload");
     slow_link::measure(&mut report)?;
     flood::measure(plan, &mut report)?;
+    errors::measure(&mut report)?;
     flows::measure(&mut report)?;
     established::measure(&mut report)?;
     change::measure(plan, &mut report)?;

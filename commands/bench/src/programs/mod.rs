@@ -147,7 +147,7 @@ mod tests {
             let contender = Contender::start(&rig, body).unwrap();
             let exchange = program.learn(&rig).unwrap();
             let mut reached = Reached::default();
-            let each = Duration::from_millis(50);
+            let each = Duration::from_millis(500);
             loaded(&rig, contender, (3, &exchange), each, &mut reached).unwrap();
             assert!(reached.rates.0[0] > 0.0, "{}", program.name);
         }

@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 use super::quality::Dice;
 
 /// Partial assignments that are continued, at most.
-const MOST_NODES: u32 = 30_000;
+const MOST_NODES: u32 = 100_000;
 /// Costs are searched to this share of the cost.
 const PRECISION: f64 = 0.001;
 /// Local optima that the local search leaves by random steps.

@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 use weever_link::{Link, LinkQueue};
 use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig};
 use weever_packet::{Buffer, Burst, Pool, PoolCache, PoolConfig};
-use weever_tcp::{Ecn, Endpoint, Events, Id, Segment, Settings, TcpConfig, Transmit, Tuple};
+use weever_tcp::{
+    Ecn, Endpoint, Events, Id, ListenerConfig, ListenerId, Segment, Settings, TcpConfig, Transmit,
+    Tuple,
+};
 use weever_wire::MacAddr;
 use weever_wire::checksum;
 use weever_wire::ethernet::EthernetRepr;
@@ -44,6 +47,8 @@ pub(crate) struct Generator {
     pool: PoolCache,
     host_mac: MacAddr,
     endpoint: Endpoint,
+    /// Of a server.
+    listener: Option<ListenerId>,
     began: Instant,
     /// The beginning of this turn.
     now: u64,
@@ -67,8 +72,28 @@ impl Generator {
         request: &[u8],
         response: &[u8],
     ) -> Result<Generator, BenchError> {
+        Generator::on("left0", host_mac, (request, response))
+    }
+
+    /// The same as a server on a device: it sends `response` where others send the request.
+    pub(crate) fn serving(
+        device: &str,
+        client_mac: [u8; 6],
+        (request, response): (&[u8], &[u8]),
+    ) -> Result<Generator, BenchError> {
+        let mut server = Generator::on(device, client_mac, (response, request))?;
+        let listener = server.endpoint.listen(ListenerConfig::new(PORT));
+        server.listener = Some(listener.map_err(BenchError::of(FAILED))?);
+        Ok(server)
+    }
+
+    fn on(
+        device: &str,
+        host_mac: [u8; 6],
+        (request, response): (&[u8], &[u8]),
+    ) -> Result<Generator, BenchError> {
         let pool = Pool::new(PoolConfig::default()).map_err(BenchError::of(FAILED))?;
-        let config = AfXdpConfig::new("left0", pool.clone());
+        let config = AfXdpConfig::new(device, pool.clone());
         let mut link = AfXdp::open(&config).map_err(BenchError::of(FAILED))?;
         let queue = link.take_queues().pop();
         let queue = queue.ok_or_else(|| BenchError::of(FAILED)("the device has no queue"))?;
@@ -95,6 +120,7 @@ impl Generator {
             pool: pool.cache(),
             host_mac: MacAddr(host_mac),
             endpoint: Endpoint::new(config, [fastrand::u64(..), fastrand::u64(..)], 0),
+            listener: None,
             began: Instant::now(),
             now: 0,
             outbox: VecDeque::new(),
@@ -139,6 +165,9 @@ impl Generator {
         }
         if self.endpoint.next_deadline().is_some_and(|at| at <= self.now) {
             self.endpoint.handle_timeout(self.now);
+        }
+        while let Some(id) = self.listener.and_then(|listener| self.endpoint.accept(listener)) {
+            self.established.push(id);
         }
         while let Some((id, events)) = self.endpoint.poll_event() {
             if events.has(Events::CONNECTED) {

@@ -12,6 +12,7 @@
 mod bulk;
 mod conversation;
 mod generator;
+pub(crate) mod layers;
 mod loads;
 mod memory;
 mod requests;

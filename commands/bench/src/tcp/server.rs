@@ -12,7 +12,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::socket::{Backlog, listen};
 use weever_app_library::Library;
 use weever_app_sockets::{AppQueue, Event, Events, QueueConfig, TcpStream as Stream};
-use weever_host::{Prefix, Route};
+use weever_host::{HostBuilder, Prefix, Route};
 use weever_testbed::Fixture;
 
 use super::service::{Part, Service};
@@ -155,14 +155,20 @@ pub(super) struct Inside {
     _library: Library,
 }
 
-/// Opens a stack in this thread that listens.
-pub(super) fn inside() -> Result<Inside, BenchError> {
+/// The contender's host, with a route to the generator's clients.
+pub(super) fn routed_builder() -> Result<HostBuilder, BenchError> {
     let failed = "weever";
     let mut builder = builder(failed)?;
     let remote = Prefix::new(REMOTE.0.into(), REMOTE.1).expect("IPv4 prefixes have up to 32 bits");
     let route = Route::via(remote, Fixture::LEFT.into());
     builder.route(&route).map_err(BenchError::of(failed))?;
-    let library = Library::start(builder, Duration::from_millis(10));
+    Ok(builder)
+}
+
+/// Opens a stack in this thread that listens.
+pub(super) fn inside() -> Result<Inside, BenchError> {
+    let failed = "weever";
+    let library = Library::start(routed_builder()?, Duration::from_millis(10));
     let library = library.map_err(BenchError::of(failed))?;
     let config = QueueConfig { spin: Duration::from_secs(1), ..QueueConfig::default() };
     let queue = library.queue(&config).map_err(BenchError::of(failed))?;

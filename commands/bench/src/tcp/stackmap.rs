@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::layers::SHORT;
 use super::requests::{Exchange, Reached, Server, closed_loop};
 use super::server::ReadySets;
 use crate::plot::{Line, Plot, Scale};
@@ -16,8 +17,6 @@ use crate::{BenchError, Report, Samples};
 /// Octets of a response, head included.
 const SIZES: [usize; 3] = [64, 512, 1280];
 const CONNECTIONS: [usize; 6] = [1, 5, 10, 25, 50, 100];
-/// Octets of the request and the response in the paper's table 1.
-const SHORT: (usize, usize) = (96, 127);
 const SERVERS: [(Server, &str); 3] = [
     (Server::Kernel, "#b03020"),
     (Server::Weever, "#30804a"),
@@ -223,7 +222,7 @@ mod tests {
         let (sets, mut reached) = (Arc::new(ReadySets::default()), Reached::default());
         let exchange = Exchange::http(512);
         let load = (20, &exchange, &sets);
-        let each = std::time::Duration::from_millis(100);
+        let each = std::time::Duration::from_millis(500);
         closed_loop(&rig, Server::WeeverByReadyList, load, each, &mut reached).unwrap();
         assert!(reached.rates.0[0] > 0.0);
         assert!(sets.mean().is_some_and(|mean| (1.0..=20.0).contains(&mean)), "{:?}", sets.mean());

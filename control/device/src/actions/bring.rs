@@ -177,7 +177,7 @@ fn without_step(
             search.refuse_contexts(all.saturating_sub(new) as u32, &why)
         }
         Some(step) => {
-            let Some(refused) = step.rule().and_then(|rule| planned(search.nic(), plan, rule))
+            let Some(refused) = step.rule().and_then(|rule| rule_of_plan(search.nic(), plan, rule))
             else {
                 return false;
             };
@@ -198,7 +198,7 @@ fn about_others(
     actions: &ConfigurationSteps,
 ) -> Refused {
     let left = actions.steps[at..].iter().filter(|step| matches!(step, Step::Insert { .. }));
-    let left = left.filter_map(|step| planned(nic, plan, step.rule()?));
+    let left = left.filter_map(|step| rule_of_plan(nic, plan, step.rule()?));
     let left: BTreeSet<RuleId> = left.map(|p| p.id).collect();
     let mut there = plan.rules.iter().filter(|p| p.table == refused.table && !left.contains(&p.id));
     match what {
@@ -216,7 +216,11 @@ fn is_alike(a: &Rule, b: &Rule) -> bool {
 }
 
 /// The rule of the plan that a step is about. No two rules of a plan match the same packets.
-fn planned<'p>(nic: &Nic, plan: &'p Plan, rule: &RuleSpec) -> Option<&'p PlannedRule> {
+pub(crate) fn rule_of_plan<'p>(
+    nic: &Nic,
+    plan: &'p Plan,
+    rule: &RuleSpec,
+) -> Option<&'p PlannedRule> {
     // The plan does not know the number that a step gives to a context.
     let matching = |rule: &RuleSpec| rule.clone().sending(Action::Drop);
     plan.rules.iter().find(|p| {

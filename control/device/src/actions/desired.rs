@@ -21,6 +21,8 @@ pub struct DesiredConfiguration {
     /// The contexts that rules name by their position: the queues of each, to be repeated. One without
     /// queues is not used.
     pub contexts: Vec<Vec<u32>>,
+    /// Private flags of the driver that have to be off while there are rules.
+    pub off: Vec<String>,
     /// The rules. Locations only fix an order: any others in the same order will do.
     pub rules: Vec<RuleSpec>,
 }
@@ -47,6 +49,7 @@ impl DesiredConfiguration {
             key: configuration.rss.key.clone(),
             fields: fields.map(|(t, fields)| (*t, HashFields::from(*fields))).collect(),
             contexts: configuration.contexts.clone(),
+            off: nic.off.clone(),
             rules,
         })
     }

@@ -33,12 +33,14 @@ impl ConfigurationSteps {
         actions.give_up(driver, record)?;
         let last = actions.queues(driver, desired)?;
         let changes_queues = last.is_some() || !actions.steps.is_empty();
+        actions.flags(driver, desired)?;
         actions.fields(driver, desired)?;
         actions.spreading(driver, desired, changes_queues)?;
         let (names, unused) = actions.contexts(driver, record, desired)?;
         actions.rules(driver, record, desired, &names)?;
         let gone = unused.into_iter().map(|context| Step::RemoveContext { context });
         actions.steps.extend(gone.chain(last));
+        actions.warn(driver);
         Ok(actions)
     }
 
@@ -90,6 +92,39 @@ impl ConfigurationSteps {
             std::cmp::Ordering::Greater => {
                 self.steps.push(step);
                 Ok(None)
+            }
+        }
+    }
+
+    /// What the driver does of its own accord with packets that rules do not take, and must not.
+    fn flags(
+        &mut self,
+        driver: &mut dyn Driver,
+        desired: &DesiredConfiguration,
+    ) -> Result<(), EthtoolError> {
+        for name in desired.off.iter().filter(|_| !desired.rules.is_empty()) {
+            if driver.private_flag(name)? == Some(true) {
+                self.steps.push(Step::PrivateFlag { name: name.clone(), to: false });
+            }
+        }
+        Ok(())
+    }
+
+    /// The disturbances that steps cause.
+    fn warn(&mut self, driver: &mut dyn Driver) {
+        if self.steps.iter().any(|step| matches!(step, Step::Channels { .. })) {
+            let note = "`-L` reopens the queues of most devices: packets in flight are lost, and the link may go \
+                        down for seconds";
+            self.notes.push(note.into());
+        }
+        if self.steps.contains(&Step::Ntuple { to: true }) {
+            let note =
+                "`ntuple on` resets some devices (ixgbe, i40e): packets in flight are lost then";
+            self.notes.push(note.into());
+            if driver.steers_sockets() {
+                let note = "with `ntuple on` the kernel makes rules of its own for sockets (aRFS), since \
+                            net.core.rps_sock_flow_entries is not 0: set that to 0 where plans have to hold for TCP";
+                self.notes.push(note.into());
             }
         }
     }

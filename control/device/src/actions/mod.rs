@@ -21,7 +21,7 @@ mod tests;
 mod undo;
 
 pub use bring::{AboutTo, ApplyReport, BringError, bring};
-pub(crate) use bring::{Ahead, bring_noting, take};
+pub(crate) use bring::{Ahead, bring_noting, rule_of_plan, take};
 pub use desired::DesiredConfiguration;
 pub use diff::ConfigurationSteps;
 pub use persist::{PersistError, StateFile};

@@ -50,6 +50,9 @@ pub struct Record {
     /// In the order of their making.
     #[serde(default)]
     pub(super) contexts: Vec<InstalledContext>,
+    /// Private flags of the driver, by their names.
+    #[serde(default)]
+    pub(super) private: BTreeMap<String, ChangedSetting<bool>>,
     /// By the names of flow types.
     pub(super) fields: BTreeMap<String, ChangedSetting<HashFields>>,
     /// Rules that a process was about to make; how many of them it made is unknown.
@@ -90,6 +93,21 @@ impl Record {
     /// The locations of the rules that we made.
     pub fn locations(&self) -> impl Iterator<Item = u32> + '_ {
         self.ours.keys().copied()
+    }
+
+    /// The rules that we made, with their locations.
+    pub fn rules(&self) -> impl Iterator<Item = (u32, RuleSpec)> + '_ {
+        self.ours.iter().map(|(at, rule)| (*at, rule.sent.clone()))
+    }
+
+    /// The channels that we set.
+    pub(crate) fn channels_set(&self) -> Option<Channels> {
+        self.channels.as_ref().map(|changed| changed.set)
+    }
+
+    /// The spreading that we set.
+    pub(crate) fn spreading_set(&self) -> Option<&Spreading> {
+        self.spreading.as_ref().map(|changed| &changed.set)
     }
 
     /// Takes over the rules that a killed process has made without recording them, and gives up rules
@@ -157,6 +175,20 @@ impl Record {
         self.spreading = self.spreading.take().or(before.spreading);
         for (name, changed) in before.fields {
             self.fields.entry(name).or_insert(changed);
+        }
+        for (name, changed) in before.private {
+            self.private.entry(name).or_insert(changed);
+        }
+    }
+
+    /// Notes that a private flag was switched.
+    pub(super) fn note_flag(&mut self, name: &str, to: bool) {
+        match self.private.remove(name) {
+            Some(changed) if changed.found == to => {}
+            changed => {
+                let found = changed.map_or(!to, |changed| changed.found);
+                self.private.insert(name.into(), ChangedSetting { found, set: to });
+            }
         }
     }
 

@@ -39,6 +39,18 @@ pub enum Step {
         /// The wanted spreading.
         to: Spreading,
     },
+    /// Has the driver spread the rest evenly again, and by itself after changes of the number of queues.
+    ResetSpreading {
+        /// The present spreading.
+        from: Spreading,
+    },
+    /// Switches a private flag of the driver.
+    PrivateFlag {
+        /// The flag.
+        name: String,
+        /// The wanted state; the present one is the opposite.
+        to: bool,
+    },
     /// A context comes, for rules to choose.
     AddContext {
         /// The number by which rules name it: the one that it will probably get.
@@ -82,9 +94,11 @@ impl Step {
             Step::Ntuple { to } => note(&mut record.ntuple, &!*to, to),
             Step::Fields { flow_type, from, to } => record.note_fields(*flow_type, *from, *to),
             Step::Spreading { from, to } => note(&mut record.spreading, from, to),
+            Step::PrivateFlag { name, to } => record.note_flag(name, *to),
             Step::Remove { .. }
             | Step::Replace { .. }
             | Step::Insert { .. }
+            | Step::ResetSpreading { .. }
             | Step::AddContext { .. }
             | Step::RemoveContext { .. } => {}
         }
@@ -96,6 +110,7 @@ impl Step {
             Step::Channels { .. }
             | Step::Ntuple { .. }
             | Step::Fields { .. }
+            | Step::PrivateFlag { .. }
             | Step::Spreading { .. } => {
                 let before = record.clone();
                 self.note(record);
@@ -104,7 +119,10 @@ impl Step {
             }
             // The driver numbers a context when it is made: the contexts that a killed process made are
             // unknown.
-            Step::Remove { .. } | Step::AddContext { .. } | Step::RemoveContext { .. } => {}
+            Step::Remove { .. }
+            | Step::ResetSpreading { .. }
+            | Step::AddContext { .. }
+            | Step::RemoveContext { .. } => {}
             Step::Replace { to: rule, .. } | Step::Insert { rule } => return Some(rule.clone()),
         }
         None
@@ -137,6 +155,16 @@ impl Step {
                 driver.set_spreading(0, Some(&to.table), key)?;
                 self.note(record);
                 Ok(Step::Spreading { from: to.clone(), to: from.clone() })
+            }
+            Step::ResetSpreading { from } => {
+                driver.reset_spreading()?;
+                record.spreading = None;
+                Ok(Step::Spreading { from: driver.spreading(0)?, to: from.clone() })
+            }
+            Step::PrivateFlag { name, to } => {
+                driver.set_private_flag(name, *to)?;
+                self.note(record);
+                Ok(Step::PrivateFlag { name: name.clone(), to: !*to })
             }
             Step::AddContext { name, table } => add_context(driver, record, *name, table),
             Step::RemoveContext { context } => {
@@ -221,6 +249,11 @@ impl Step {
                 let key = (from.key != to.key).then_some(&to.key[..]);
                 let command = weever_plan::ethtool::spread(&to.table, key, device);
                 command.unwrap_or_else(|| format!("ethtool -X {device} default"))
+            }
+            Step::ResetSpreading { .. } => format!("ethtool -X {device} default"),
+            Step::PrivateFlag { name, to } => {
+                let to = if *to { "on" } else { "off" };
+                format!("ethtool --set-priv-flags {device} {name} {to}")
             }
             Step::AddContext { table, .. } => {
                 let command = weever_plan::ethtool::spread(table, None, device);

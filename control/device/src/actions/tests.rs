@@ -27,6 +27,7 @@ fn desired(rules: Vec<RuleSpec>) -> DesiredConfiguration {
         key: None,
         fields: vec![(FlowType::Udp4, HashFields(0xf0))],
         contexts: Vec::new(),
+        off: Vec::new(),
         rules,
     }
 }
@@ -150,6 +151,62 @@ fn settings_that_somebody_changed_since_are_left() {
     device.spreading.get_mut(&0).unwrap().table = vec![0; 128];
     let actions = undo(&mut device, &mut record).unwrap();
     assert_eq!(actions.notes, ["the table of the hash changed since: it is left as it is"]);
+}
+
+#[test]
+fn a_table_that_was_the_drivers_own_becomes_that_again() {
+    for (was_set, shrinks) in [(false, false), (false, true), (true, false)] {
+        let mut device = device(false);
+        if was_set {
+            device.spreading.get_mut(&0).unwrap().table[0] = 1;
+        }
+        let before = (device.channels, device.spreading.clone());
+        let mut record = Record::default();
+        let mut wanted = desired(vec![]);
+        wanted.table = vec![1];
+        wanted.receiving = if shrinks { 3 } else { wanted.receiving };
+        bring(&mut device, &mut record, &wanted).unwrap();
+        assert!(device.spreads_as_set);
+        let actions = take_back(&mut device, &mut record);
+        assert_eq!((device.channels, device.spreading.clone()), before, "{actions:?}");
+        assert_eq!(device.spreads_as_set, was_set, "{actions:?}");
+        assert!(record.is_empty());
+    }
+}
+
+#[test]
+fn private_flags_are_off_while_there_are_rules() {
+    for found in [true, false] {
+        let mut device = device(false);
+        device.private_flags = [("atr".to_string(), found)].into();
+        let mut record = Record::default();
+        let mut wanted = desired(vec![]);
+        wanted.off = vec!["atr".into(), "unknown".into()];
+        bring(&mut device, &mut record, &wanted).unwrap();
+        assert_eq!(device.private_flags["atr"], found, "there are no rules");
+        wanted.rules = vec![rule(1, 0)];
+        let actions = bring(&mut device, &mut record, &wanted).unwrap();
+        assert!(!device.private_flags["atr"]);
+        let command = "ethtool --set-priv-flags sim0 atr off".to_string();
+        assert_eq!(actions.commands("sim0").contains(&command), found);
+        take_back(&mut device, &mut record);
+        assert_eq!(device.private_flags["atr"], found);
+        assert!(record.is_empty(), "{record:?}");
+    }
+}
+
+#[test]
+fn disturbances_are_told_beforehand() {
+    let mut device = device(false);
+    device.steers_sockets = true;
+    let wanted = desired(vec![rule(1, 0)]);
+    let steps = ConfigurationSteps::between(&mut device, &mut Record::default(), &wanted).unwrap();
+    let told = |what: &str| steps.notes.iter().any(|note| note.contains(what));
+    assert!(
+        told("`-L` reopens") && told("`ntuple on` resets") && told("aRFS"),
+        "{:?}",
+        steps.notes
+    );
 }
 
 #[test]

@@ -35,7 +35,9 @@ pub fn undo(
     actions.spreading_back(driver, record, changes_queues)?;
     actions.fields_back(driver, record)?;
     actions.ntuple_back(driver, record)?;
+    actions.flags_back(driver, record)?;
     actions.steps.extend(last);
+    actions.nobodys_spreading(driver, record)?;
     Ok(actions)
 }
 
@@ -90,6 +92,40 @@ impl ConfigurationSteps {
             self.steps.push(Step::Spreading { from, to });
         } else if now != changed.found {
             self.kept("the table of the hash");
+        }
+        Ok(())
+    }
+
+    /// A table that was the driver's own becomes that again, and not one that somebody has set.
+    fn nobodys_spreading(
+        &mut self,
+        driver: &mut dyn Driver,
+        record: &Record,
+    ) -> Result<(), EthtoolError> {
+        let set = self.steps.iter().find_map(|step| match step {
+            Step::Spreading { to, .. } => Some(to.clone()),
+            _ => None,
+        });
+        let Some(from) = set else { return Ok(()) };
+        let queues = match &record.channels {
+            Some(changed) => changed.found.receiving(),
+            None => match driver.channels() {
+                Err(error) if error.is_unsupported() => return Ok(()),
+                channels => channels?.receiving(),
+            },
+        };
+        if from.table.iter().copied().eq((0..queues).cycle().take(from.table.len())) {
+            self.steps.push(Step::ResetSpreading { from });
+        }
+        Ok(())
+    }
+
+    fn flags_back(&mut self, driver: &mut dyn Driver, record: &Record) -> Result<(), EthtoolError> {
+        for (name, changed) in &record.private {
+            // It is off or on: if it is not as we set it, it is as it was.
+            if driver.private_flag(name)? == Some(changed.set) {
+                self.steps.push(Step::PrivateFlag { name: name.clone(), to: changed.found });
+            }
         }
         Ok(())
     }

@@ -122,6 +122,9 @@ pub trait Driver {
         table: Option<&[u32]>,
         key: Option<&[u8]>,
     ) -> Result<(), EthtoolError>;
+    /// Spreads evenly over all queues, and lets the driver do so again when their number changes: a table that
+    /// was set by value counts as somebody's, and stays as it is.
+    fn reset_spreading(&mut self) -> Result<(), EthtoolError>;
     /// Makes a context that spreads so, for rules to choose, and returns its number.
     fn add_context(&mut self, table: &[u32]) -> Result<u32, EthtoolError>;
     /// Removes a context that no rule uses.
@@ -134,4 +137,10 @@ pub trait Driver {
         flow_type: FlowType,
         fields: HashFields,
     ) -> Result<(), EthtoolError>;
+    /// Whether a private flag of the driver (`ethtool --show-priv-flags`) is set; nothing if it has no such flag.
+    fn private_flag(&mut self, name: &str) -> Result<Option<bool>, EthtoolError>;
+    /// Changes that.
+    fn set_private_flag(&mut self, name: &str, on: bool) -> Result<(), EthtoolError>;
+    /// Whether the kernel makes rules of its own for sockets (aRFS) once rules are in force.
+    fn steers_sockets(&mut self) -> bool;
 }

@@ -6,12 +6,14 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use weever_graph::nic::FlowType;
 
 use super::layout::{NTUPLE, channels, command, driver, put_u32, put_u64, rules, spec, spreading};
-use super::layout::{u32_at, u64_at};
+use super::layout::{strings, u32_at, u64_at};
 use super::matching::hash_number_of;
 use super::{Channels, Driver, EthtoolError, HashFields, Identity, RuleSpec, Spreading, TableSize};
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const SIOCGIFNAME: libc::c_ulong = 0x8910;
+/// The size of the kernel's table of sockets' flows: 0 if it does not steer by them.
+const SOCKET_FLOWS: &str = "/proc/sys/net/core/rps_sock_flow_entries";
 /// No table of rules or of spreading has more entries; larger answers are a driver's mistake.
 const MOST: u32 = 1 << 20;
 
@@ -95,6 +97,39 @@ impl KernelDriver {
 
     fn nonsense(&self, what: &str) -> EthtoolError {
         EthtoolError::Answer { device: self.device.clone(), what: what.into() }
+    }
+
+    /// The position of a private flag among those of the driver.
+    fn private_bit(&self, name: &str) -> Result<Option<u32>, EthtoolError> {
+        let what = "list its private flags";
+        let mut sizes = [0; strings::COUNT_END];
+        put_u32(&mut sizes, 0, command::COUNT_STRINGS);
+        put_u64(&mut sizes, strings::SETS, 1 << strings::PRIVATE_FLAGS);
+        match self.call(&mut sizes, what) {
+            Err(error) if error.is_unsupported() => return Ok(None),
+            called => called?,
+        }
+        let has_set = u64_at(&sizes, strings::SETS) >> strings::PRIVATE_FLAGS & 1 == 1;
+        let count = if has_set { u32_at(&sizes, strings::SIZE_OF_SET) } else { 0 };
+        if count > u32::BITS {
+            return Err(self.nonsense(what));
+        }
+        let mut texts = vec![0; strings::TEXTS + strings::TEXT * count as usize];
+        put_u32(&mut texts, 0, command::GET_STRINGS);
+        put_u32(&mut texts, strings::SET, strings::PRIVATE_FLAGS);
+        put_u32(&mut texts, strings::COUNT, count);
+        self.call(&mut texts, what)?;
+        let mut all = texts[strings::TEXTS..].chunks(strings::TEXT);
+        let is_it = |text: &[u8]| text.split(|b| *b == 0).next() == Some(name.as_bytes());
+        Ok(all.position(is_it).map(|at| at as u32))
+    }
+
+    /// The private flags, a bit each.
+    fn private_flags(&self) -> Result<u32, EthtoolError> {
+        let mut buffer = [0; 8];
+        put_u32(&mut buffer, 0, command::GET_PRIVATE);
+        self.call(&mut buffer, "show its private flags")?;
+        Ok(u32_at(&buffer, 4))
     }
 
     fn flags(&self) -> Result<u32, EthtoolError> {
@@ -234,6 +269,12 @@ impl Driver for KernelDriver {
         self.call(&mut buffer, "spread as it is told")
     }
 
+    fn reset_spreading(&mut self) -> Result<(), EthtoolError> {
+        // A table of no entries stands for the default one.
+        let mut buffer = spreading_request(0, Some(&[]), None);
+        self.call(&mut buffer, "spread as its driver likes")
+    }
+
     fn add_context(&mut self, table: &[u32]) -> Result<u32, EthtoolError> {
         let mut buffer = spreading_request(spreading::NEW_CONTEXT, Some(table), None);
         self.call(&mut buffer, "have another table to spread by")?;
@@ -263,6 +304,26 @@ impl Driver for KernelDriver {
             put_u64(buffer, rules::DATA, fields.0);
         };
         self.rules(command::SET_HASH_FIELDS, &what, 0, set).map(drop)
+    }
+
+    fn private_flag(&mut self, name: &str) -> Result<Option<bool>, EthtoolError> {
+        let Some(bit) = self.private_bit(name)? else { return Ok(None) };
+        Ok(Some(self.private_flags()? >> bit & 1 == 1))
+    }
+
+    fn set_private_flag(&mut self, name: &str, on: bool) -> Result<(), EthtoolError> {
+        let what = format!("switch its private flag `{name}` {}", if on { "on" } else { "off" });
+        let bit = self.private_bit(name)?.ok_or_else(|| self.nonsense(&what))?;
+        let others = self.private_flags()? & !(1 << bit);
+        let mut buffer = [0; 8];
+        put_u32(&mut buffer, 0, command::SET_PRIVATE);
+        put_u32(&mut buffer, 4, others | u32::from(on) << bit);
+        self.call(&mut buffer, &what)
+    }
+
+    fn steers_sockets(&mut self) -> bool {
+        let entries = std::fs::read_to_string(SOCKET_FLOWS).unwrap_or_default();
+        entries.trim().parse::<u64>().is_ok_and(|entries| entries > 0)
     }
 }
 

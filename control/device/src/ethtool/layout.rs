@@ -8,6 +8,10 @@ pub(super) mod command {
     pub(crate) const DRIVER_INFO: u32 = 0x03;
     pub(crate) const GET_FLAGS: u32 = 0x25;
     pub(crate) const SET_FLAGS: u32 = 0x26;
+    pub(crate) const GET_STRINGS: u32 = 0x1b;
+    pub(crate) const GET_PRIVATE: u32 = 0x27;
+    pub(crate) const SET_PRIVATE: u32 = 0x28;
+    pub(crate) const COUNT_STRINGS: u32 = 0x37;
     pub(crate) const GET_HASH_FIELDS: u32 = 0x29;
     pub(crate) const SET_HASH_FIELDS: u32 = 0x2a;
     pub(crate) const COUNT_RULES: u32 = 0x2e;
@@ -19,6 +23,21 @@ pub(super) mod command {
     pub(crate) const SET_CHANNELS: u32 = 0x3d;
     pub(crate) const GET_SPREADING: u32 = 0x46;
     pub(crate) const SET_SPREADING: u32 = 0x47;
+}
+
+/// `struct ethtool_sset_info` and `struct ethtool_gstrings`.
+pub(super) mod strings {
+    /// `ETH_SS_PRIV_FLAGS`.
+    pub(crate) const PRIVATE_FLAGS: u32 = 2;
+    /// The sets that are asked about, a bit each, and the size of the first.
+    pub(crate) const SETS: usize = 8;
+    pub(crate) const SIZE_OF_SET: usize = 16;
+    pub(crate) const COUNT_END: usize = 20;
+    pub(crate) const SET: usize = 4;
+    pub(crate) const COUNT: usize = 8;
+    pub(crate) const TEXTS: usize = 12;
+    /// `ETH_GSTRING_LEN`.
+    pub(crate) const TEXT: usize = 32;
 }
 
 /// `struct ethtool_rxnfc`.

@@ -85,6 +85,10 @@ impl Driver for SharedDevice {
         self.lock().set_spreading(context, table, key)
     }
 
+    fn reset_spreading(&mut self) -> Result<(), EthtoolError> {
+        self.lock().reset_spreading()
+    }
+
     fn add_context(&mut self, table: &[u32]) -> Result<u32, EthtoolError> {
         self.lock().add_context(table)
     }
@@ -103,5 +107,17 @@ impl Driver for SharedDevice {
         fields: HashFields,
     ) -> Result<(), EthtoolError> {
         self.lock().set_hash_fields(flow_type, fields)
+    }
+
+    fn private_flag(&mut self, name: &str) -> Result<Option<bool>, EthtoolError> {
+        self.lock().private_flag(name)
+    }
+
+    fn set_private_flag(&mut self, name: &str, on: bool) -> Result<(), EthtoolError> {
+        self.lock().set_private_flag(name, on)
+    }
+
+    fn steers_sockets(&mut self) -> bool {
+        self.lock().steers_sockets()
     }
 }

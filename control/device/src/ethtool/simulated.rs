@@ -56,6 +56,12 @@ pub struct Simulated {
     pub rules: BTreeMap<u32, RuleSpec>,
     /// The spreading of each context; empty for a driver whose spreading cannot be set.
     pub spreading: BTreeMap<u32, Spreading>,
+    /// Whether its table was set, and not only its number of queues.
+    pub spreads_as_set: bool,
+    /// The driver's private flags.
+    pub private_flags: BTreeMap<String, bool>,
+    /// Whether the kernel makes rules of its own for sockets once rules are in force.
+    pub steers_sockets: bool,
     /// The hashed fields, where they are not the addresses.
     pub fields: Vec<(FlowType, HashFields)>,
     /// The operation that is to fail.
@@ -275,6 +281,18 @@ impl Driver for Simulated {
             return Err(self.error(what, libc::EINVAL));
         }
         self.spreading.insert(context, to);
+        self.spreads_as_set |= context == 0 && table.is_some();
+        Ok(())
+    }
+
+    fn reset_spreading(&mut self) -> Result<(), EthtoolError> {
+        let what = "spread as it likes";
+        self.change(what)?;
+        let queues = self.channels.receiving();
+        let mut to = self.spreading(0)?;
+        to.table.iter_mut().zip((0..queues).cycle()).for_each(|(at, queue)| *at = queue);
+        self.spreading.insert(0, to);
+        self.spreads_as_set = false;
         Ok(())
     }
 
@@ -314,5 +332,22 @@ impl Driver for Simulated {
         self.fields.retain(|(t, _)| *t != flow_type);
         self.fields.push((flow_type, fields));
         Ok(())
+    }
+
+    fn private_flag(&mut self, name: &str) -> Result<Option<bool>, EthtoolError> {
+        self.look("show its private flags")?;
+        Ok(self.private_flags.get(name).copied())
+    }
+
+    fn set_private_flag(&mut self, name: &str, on: bool) -> Result<(), EthtoolError> {
+        let what = "change a private flag";
+        self.change(what)?;
+        self.require(what, self.private_flags.contains_key(name))?;
+        self.private_flags.insert(name.into(), on);
+        Ok(())
+    }
+
+    fn steers_sockets(&mut self) -> bool {
+        self.steers_sockets
     }
 }

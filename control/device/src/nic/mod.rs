@@ -5,6 +5,10 @@
 //! is killed, the next one can undo them. Changes that are not [left](NicSteering::leave) are undone
 //! when it is dropped, also by a panic.
 
+mod lost;
+
+pub use lost::Lost;
+
 use weever_plan::search::Search;
 
 use crate::actions::{
@@ -57,6 +61,8 @@ pub struct NicSteering {
     is_ours: bool,
     /// Whether it was as a policy needs it before.
     has_followed: bool,
+    /// Whether others have switched rules off.
+    is_off: bool,
 }
 
 impl NicSteering {
@@ -70,7 +76,7 @@ impl NicSteering {
         file: StateFile,
     ) -> Result<NicSteering, PersistError> {
         let record = file.load()?;
-        Ok(NicSteering { driver, record, file, is_ours: false, has_followed: false })
+        Ok(NicSteering { driver, record, file, is_ours: false, has_followed: false, is_off: false })
     }
 
     /// The steps that would be necessary, without taking them.
@@ -103,7 +109,9 @@ impl NicSteering {
 
     /// Like [`bring`](Self::bring) with a search's plan, in which the search plans around the device's
     /// refusals ([`bring`](crate::actions::bring)). The first time, the policy has to be satisfied.
-    /// Later, a plan that comes as near to that as the device allows is better than to end.
+    /// Later, a plan that comes as near to that as the device allows is better than to end. Then rules that a reset
+    /// took are made again, the plan is without those that others removed, and nothing is done as long as others
+    /// have switched rules off ([`Lost`]).
     ///
     /// # Errors
     /// As [`bring`](Self::bring).
@@ -121,6 +129,11 @@ impl NicSteering {
         search: &mut Search,
         about_to: &mut AboutTo<'_>,
     ) -> Result<ApplyReport, NicError> {
+        let Some(settled) = self.settle_losses(search)? else {
+            let note = "rules are switched off by another program (`ntuple off`): the plan waits until they are on";
+            let actions = ConfigurationSteps { notes: vec![note.into()], ..Default::default() };
+            return Ok(ApplyReport { actions, refused: Vec::new() });
+        };
         let file = self.file.clone();
         let ahead: &mut Ahead<'_> = &mut move |record| file.save(record);
         let (driver, record) = (&mut *self.driver, &mut self.record);
@@ -132,6 +145,10 @@ impl NicSteering {
             if let Ok(brought) = &mut brought {
                 brought.refused.splice(..0, refused);
             }
+        }
+        if let Ok(brought) = &mut brought {
+            brought.actions.notes.splice(..0, settled.notes);
+            brought.refused.splice(..0, settled.taken);
         }
         self.has_followed |= brought.is_ok();
         self.done(brought)

@@ -253,3 +253,88 @@ fn a_driver_that_refuses_everything_leaves_nothing_behind() {
         assert!(!scene.file().path().exists());
     }
 }
+
+mod losses {
+    use weever_plan::flow::{Conj, Flow, Kinds};
+    use weever_plan::nic::Nic;
+    use weever_plan::policy::Locality;
+    use weever_plan::search::Options;
+
+    use super::*;
+
+    /// Flows of three ports, of which each has a rule.
+    fn search() -> Search {
+        let nic = Nic::linux_of(&weever_models::nic("ena").unwrap()).unwrap();
+        let nic = nic.with_queues(2).unwrap();
+        let near = |queue: u32, core: u16| u32::from(queue != u32::from(core));
+        let policy = Box::new(Locality::new(near));
+        let mut search = Search::new(nic, policy, Options::default());
+        let flow = |port: u16| {
+            let udp = Conj::of_kinds(Kinds::of(FlowType::Udp4));
+            let flow = Flow::of(format!("port {port}"), vec![udp.with(Field::L4Dst, port.into())]);
+            Flow { core: Some(port % 2), ..flow }
+        };
+        search.run((1..5).map(flow).collect());
+        search
+    }
+
+    #[test]
+    fn what_a_reset_took_is_made_again() {
+        let scene = Scene::new(Simulated::new("sim0", 2, 256));
+        let (mut steering, mut search) = (scene.steering(), search());
+        steering.follow(&mut search).unwrap();
+        let before = scene.seen();
+        assert_eq!(steering.look().unwrap(), Lost::Nothing);
+        scene.device.lock().rules.clear();
+        let rules = steering.record().locations().count();
+        assert_eq!(steering.look().unwrap(), Lost::Reset(rules));
+        let report = steering.follow(&mut search).unwrap();
+        assert!(
+            report.refused.is_empty() && report.actions.notes[0].contains("reset"),
+            "{report:?}"
+        );
+        assert_eq!(scene.seen(), before);
+        assert_eq!(steering.look().unwrap(), Lost::Nothing);
+    }
+
+    #[test]
+    fn what_somebody_deleted_does_not_come_back() {
+        let scene = Scene::new(Simulated::new("sim0", 2, 256));
+        let (mut steering, mut search) = (scene.steering(), search());
+        steering.follow(&mut search).unwrap();
+        let rules = scene.rules();
+        let first = *scene.device.lock().rules.keys().next().unwrap();
+        let deleted = scene.device.lock().rules.remove(&first).unwrap();
+        assert!(matches!(steering.look().unwrap(), Lost::Taken(taken) if taken.len() == 1));
+        let report = steering.follow(&mut search).unwrap();
+        assert!(report.refused[0].contains("another program removed"), "{:?}", report.refused);
+        assert_eq!(scene.rules(), rules - 1);
+        assert!(!scene.device.lock().rules.values().any(|rule| rule.says_the_same(&deleted)));
+        assert_eq!(steering.look().unwrap(), Lost::Nothing);
+        steering.follow(&mut search).unwrap();
+        assert_eq!(scene.rules(), rules - 1);
+    }
+
+    #[test]
+    fn rules_that_are_switched_off_stay_off_until_somebody_switches_them_on() {
+        for clears in [false, true] {
+            let scene = Scene::new(Simulated::new("sim0", 2, 256));
+            let (mut steering, mut search) = (scene.steering(), search());
+            steering.follow(&mut search).unwrap();
+            let before = scene.seen();
+            scene.device.lock().ntuple = false;
+            if clears {
+                scene.device.lock().rules.clear();
+            }
+            assert_eq!(steering.look().unwrap(), Lost::SwitchedOff);
+            let report = steering.follow(&mut search).unwrap();
+            assert!(report.actions.notes[0].contains("switched off"), "{report:?}");
+            assert!(!scene.device.lock().ntuple);
+            scene.device.lock().ntuple = true;
+            assert!(matches!(steering.look().unwrap(), Lost::Reset(_)));
+            steering.follow(&mut search).unwrap();
+            assert_eq!(scene.seen(), before);
+            assert!(!steering.is_switched_off());
+        }
+    }
+}

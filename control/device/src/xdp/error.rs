@@ -2,7 +2,7 @@
 
 use weever_ebpf::sys::BpfError;
 use weever_graph::Field;
-use weever_plan::search::{Refused, RuleId};
+use weever_plan::search::{Refused, RuleId, Search};
 
 /// Why something could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -86,5 +86,12 @@ impl ProgramReport {
         self.retargeted += other.retargeted;
         self.exchanged |= other.exchanged;
         self.failed.extend(other.failed);
+    }
+
+    /// Tells the search of the rules that are not carried out, so that it plans around them.
+    pub fn tell(&self, search: &mut Search) {
+        let refused =
+            self.failed.iter().map(|(id, error)| (*id, error.refusal(), error.to_string()));
+        search.refuse_all(&refused.collect::<Vec<_>>());
     }
 }

@@ -31,9 +31,7 @@ fn follow(steering: &mut XdpSteering, search: &mut Search) -> ProgramReport {
     let mut all = ProgramReport::default();
     loop {
         let outcome = steering.apply(&search.take_changes()).unwrap();
-        for (id, error) in &outcome.failed {
-            search.refuse(*id, error.refusal(), &error.to_string());
-        }
+        outcome.tell(search);
         let is_done = outcome.failed.is_empty();
         all.add(outcome);
         if is_done {

@@ -26,6 +26,9 @@ pub fn commands(nic: &Nic, configuration: &Configuration, device: &str) -> Vec<S
     let rules: Vec<String> =
         tables.flat_map(|(table, rules)| rules.iter().map(move |r| line(table, r))).collect();
     if rules.iter().any(|line| !line.starts_with('#')) {
+        let off =
+            nic.off.iter().map(|flag| format!("ethtool --set-priv-flags {device} {flag} off"));
+        lines.extend(off);
         lines.push(format!("ethtool -K {device} ntuple on"));
     }
     lines.extend(rules);

@@ -41,8 +41,8 @@ fn table(location: Location) -> Table {
 
 fn nic(table: Table) -> Nic {
     let queues = QueueRange { lo: 0, hi: 7 };
-    let hash = RssHash::Toeplitz { key_len: 2 };
-    let rss = RssModel { hash, entries: 4, queues, types: Vec::new(), contexts: 0 };
+    let hash = RssHash::Toeplitz { key_len: 2, symmetric: false };
+    let rss = RssModel { hash, entries: 4, unhashed: None, queues, types: Vec::new(), contexts: 0 };
     Nic {
         name: "n".into(),
         queues,
@@ -50,6 +50,7 @@ fn nic(table: Table) -> Nic {
         rss: Some(rss),
         locations: None,
         default_queue: 0,
+        off: Vec::new(),
     }
 }
 

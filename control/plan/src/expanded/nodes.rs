@@ -2,7 +2,7 @@
 //! F-node with `false` and `true`, and one F-node with a port for each entry of a hash's table.
 //!
 //! The result of a hash is not a field, so an entry is an opaque atom: a flow does not restrict it and
-//! can take any. Packets that are not hashed use entry 0.
+//! can take any. Packets that are not hashed use entry 0, or go to a queue of their own.
 
 use std::collections::BTreeSet;
 
@@ -148,8 +148,9 @@ fn ports(nic: &Nic, rss: &Rss) -> Vec<(u32, Predicate)> {
         return vec![(nic.default_queue, Predicate::True)];
     };
     let hashed = hashed(model, rss);
+    let unhashed_at = model.unhashed.filter(|q| nic.queues.contains(*q)).unwrap_or(*first);
     let mut queues: Vec<u32> = Vec::new();
-    for queue in &rss.table {
+    for queue in rss.table.iter().chain([&unhashed_at]) {
         if !queues.contains(queue) {
             queues.push(*queue);
         }
@@ -160,7 +161,7 @@ fn ports(nic: &Nic, rss: &Rss) -> Vec<(u32, Predicate)> {
         let own = rss.table.iter().enumerate().filter(|(_, q)| **q == queue).map(entry);
         let by_hash = Predicate::And(vec![hashed.clone(), Predicate::Or(own.collect())]);
         let unhashed = Predicate::Not(Box::new(hashed.clone()));
-        match queue == *first {
+        match queue == unhashed_at {
             true => (queue, Predicate::Or(vec![by_hash, unhashed])),
             false => (queue, by_hash),
         }
@@ -202,7 +203,9 @@ pub(super) fn used(nic: &Nic, configuration: &Configuration) -> BTreeSet<u32> {
     });
     let contexts = configuration.contexts.iter().flatten().copied();
     let spread = configuration.rss.table.iter().copied();
-    rules.chain(spread).chain(contexts).chain([nic.default_queue]).collect()
+    let unhashed =
+        nic.rss.iter().filter_map(|rss| rss.unhashed).filter(|q| nic.queues.contains(*q));
+    rules.chain(spread).chain(contexts).chain(unhashed).chain([nic.default_queue]).collect()
 }
 
 /// The graph with a node for each of `queues`. Where a rule or a hash chooses, every one of them can be

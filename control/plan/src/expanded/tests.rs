@@ -121,14 +121,16 @@ fn rss(dice: &mut Dice) -> RssModel {
             types.push(RssType { flow_type, choices });
         }
     }
-    let hash = RssHash::Toeplitz { key_len: 40 };
-    RssModel { hash, entries: 4, queues: QUEUES, types, contexts: 0 }
+    let hash = RssHash::Toeplitz { key_len: 40, symmetric: false };
+    let unhashed = dice.one_in(3).then(|| dice.below(u64::from(QUEUES.hi) + 1) as u32);
+    RssModel { hash, entries: 4, unhashed, queues: QUEUES, types, contexts: 0 }
 }
 
 fn nic(dice: &mut Dice) -> Nic {
     let tables = (0..1 + dice.below(3) as usize).map(|i| table(dice, i)).collect();
     let rss = (!dice.one_in(4)).then(|| rss(dice));
-    Nic { name: "random".into(), queues: QUEUES, tables, rss, locations: None, default_queue: 0 }
+    let (name, off) = ("random".into(), Vec::new());
+    Nic { name, queues: QUEUES, tables, rss, locations: None, default_queue: 0, off }
 }
 
 fn configuration(dice: &mut Dice, nic: &Nic) -> Configuration {
@@ -216,6 +218,7 @@ fn figure() -> (Nic, Configuration) {
         rss: None,
         locations: None,
         default_queue: 0,
+        off: Vec::new(),
     };
     let rules = [(1053, 1), (67, 2), (53, 1)]
         .map(|(port, queue)| rule_for(&nic, &[(Field::L4Dst, port)], queue))

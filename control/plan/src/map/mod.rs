@@ -234,6 +234,17 @@ impl FlowMap {
         id
     }
 
+    /// The number of the rule that was inserted last.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.inserted
+    }
+
+    /// Renumbers all rules, in the same order, so that each has a number above `last`.
+    pub(crate) fn number_above(&mut self, last: u64) {
+        self.inserted += last;
+        self.entries.iter_mut().for_each(|entry| entry.seq += last);
+    }
+
     /// Gives a rule the age that it had before its removal.
     pub(crate) fn reseat(&mut self, id: u32, seq: u64, journal: &mut Journal) {
         self.entries[id].seq = seq;
@@ -322,6 +333,28 @@ impl FlowMap {
         self.work.spend(self.found.len());
         let caught = self.found.iter().filter(|p| !parts[**p].conj.disjoint(conj));
         caught.take(limit + 1).count() > limit
+    }
+
+    /// The flows of which a packet may match `conj`.
+    pub(crate) fn flows_meeting(&mut self, conj: &Conj) -> Vec<u32> {
+        let parts = self.overlapping_parts(conj);
+        parts.into_iter().map(|part| self.parts[part].flow).collect()
+    }
+
+    /// A flow's placement if these rules were not there; nothing if others take its packets as well.
+    pub(crate) fn placement_without(&self, flow: u32, rules: &[u32]) -> Option<Placement> {
+        let mut mix = PlacementSum::default();
+        let mut first = None;
+        let mut same = true;
+        for part in self.flows[flow].parts.iter().map(|part| &self.parts[part]) {
+            if !part.seen.iter().all(|entry| rules.contains(&entry)) {
+                return None;
+            }
+            let placement = self.spreading.place(&part.conj);
+            mix.merge(&placement, 1.0);
+            same &= *first.get_or_insert_with(|| placement.clone()) == placement;
+        }
+        if same { first } else { Some(mix.finish()) }
     }
 
     fn overlapping_parts(&mut self, conj: &Conj) -> Vec<u32> {

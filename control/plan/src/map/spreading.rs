@@ -21,7 +21,11 @@ struct Group {
 pub(crate) struct Spreading {
     /// The table of queues that the hash points into; one entry if nothing is hashed.
     table: Vec<u32>,
+    /// The queue of packets that are not hashed.
+    unhashed: u32,
     key: Option<Toeplitz>,
+    /// Whether the key hashes OR and XOR of pairs of fields.
+    symmetric: bool,
     groups: Vec<Group>,
     /// The placement of packets that are spread over the whole table, and of packets with an unknown
     /// place in it.
@@ -33,15 +37,21 @@ impl Spreading {
     pub(crate) fn new(nic: &Nic, rss: &Rss) -> Spreading {
         let hashes = nic.rss.as_ref().filter(|_| !rss.table.is_empty());
         let table = if hashes.is_some() { rss.table.clone() } else { vec![nic.default_queue] };
-        let toeplitz = hashes.is_some_and(|r| matches!(r.hash, RssHash::Toeplitz { .. }));
-        let key = rss.key.as_deref().filter(|_| toeplitz).map(Toeplitz::new);
+        let unhashed = hashes.and_then(|model| model.unhashed).filter(|q| nic.queues.contains(*q));
+        let unhashed = unhashed.unwrap_or(table[0]);
+        let symmetric = hashes.and_then(|model| match model.hash {
+            RssHash::Toeplitz { symmetric, .. } => Some(symmetric),
+            _ => None,
+        });
+        let key = rss.key.as_deref().filter(|_| symmetric.is_some()).map(Toeplitz::new);
+        let symmetric = symmetric.unwrap_or_default();
         let groups = match hashes {
             Some(model) => groups(|t| rss.fields_of(model, t)),
             None => vec![Group { kinds: Kinds::ALL, fields: &[] }],
         };
         let everywhere = over(table.iter().copied(), true);
         let somewhere = over(table.iter().copied(), false);
-        Spreading { table, key, groups, everywhere, somewhere }
+        Spreading { table, unhashed, key, symmetric, groups, everywhere, somewhere }
     }
 
     /// The queues of the whole table.
@@ -54,7 +64,7 @@ impl Spreading {
         let meets = |g: &&Group| !g.kinds.and(conj.kinds()).is_empty();
         let mut met = self.groups.iter().filter(meets);
         let (Some(first), second) = (met.next(), met.next()) else {
-            return Placement::One(self.table[0]);
+            return Placement::One(self.unhashed);
         };
         if second.is_none() {
             return self.place_hashed(conj, first.fields);
@@ -74,7 +84,7 @@ impl Spreading {
 
     fn place_hashed(&self, conj: &Conj, fields: &[Field]) -> Placement {
         if fields.is_empty() {
-            return Placement::One(self.table[0]);
+            return Placement::One(self.unhashed);
         }
         if let Placement::One(queue) = self.everywhere {
             return Placement::One(queue);
@@ -83,8 +93,24 @@ impl Spreading {
         match &self.key {
             None if decided => self.somewhere.clone(),
             None => self.everywhere.clone(),
+            Some(key) if self.symmetric => self.place_symmetric(key, conj, fields),
             Some(key) => self.place_known(key, conj, fields),
         }
+    }
+
+    /// OR is not linear, so only the place of a connection is known.
+    fn place_symmetric(&self, key: &Toeplitz, conj: &Conj, fields: &[Field]) -> Placement {
+        let (mut hash, mut at) = (0, 0);
+        for pair in fields.chunks_exact(2) {
+            let ends = conj.single(pair[0]).zip(conj.single(pair[1]));
+            let Some((one, other)) = ends else { return self.everywhere.clone() };
+            let bits = pair[0].bits();
+            for value in [one | other, one ^ other] {
+                hash ^= key.part(value, bits, at);
+                at += bits as usize / 8;
+            }
+        }
+        Placement::One(self.table[hash as usize % self.table.len()])
     }
 
     /// The hash is linear in the bits of its input, so a conjunction of masks reaches an affine space
@@ -297,6 +323,37 @@ mod tests {
         0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30,
         0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
     ];
+
+    #[test]
+    fn both_directions_of_a_connection_have_one_symmetric_hash() {
+        let nic = Nic::linux_of(&weever_models::nic("connectx5").unwrap()).unwrap();
+        let queues: Vec<u32> = (1..6).collect();
+        let spreading = Spreading::new(&nic, &Rss::over(&nic, &queues, Some(KEY.to_vec())));
+        let udp = Conj::all().with(Field::EthType, 0x0800).with(Field::Ip4Proto, 17);
+        let connection = |a: (u128, u128), b: (u128, u128)| {
+            let from = udp.clone().with(Field::Ip4Src, a.0).with(Field::L4Src, a.1);
+            from.with(Field::Ip4Dst, b.0).with(Field::L4Dst, b.1).by_ports()
+        };
+        let mut queues_met = std::collections::BTreeSet::new();
+        for client in 0..32 {
+            let (a, b) = ((0x0a00_0001 + client, 1000), (0x0a00_0100, 53));
+            let there = spreading.place(&connection(a, b));
+            assert_eq!(there, spreading.place(&connection(b, a)));
+            queues_met.insert(there.queue().expect("one queue"));
+        }
+        assert!(queues_met.len() > 2, "{queues_met:?}");
+        let client = udp.clone().with(Field::Ip4Src, 9);
+        assert_eq!(spreading.place(&client).shares().count(), 5, "OR is not linear");
+    }
+
+    #[test]
+    fn packets_without_a_hash_may_have_a_queue_of_their_own() {
+        let nic = Nic::linux_of(&weever_models::nic("connectx5").unwrap()).unwrap();
+        let spreading = Spreading::new(&nic, &Rss::over(&nic, &[2, 3], None));
+        let arp = Conj::all().with(Field::EthType, 0x0806);
+        assert_eq!(spreading.place(&arp), Placement::One(0));
+        assert!(spreading.place(&Conj::all()).reaches(0));
+    }
 
     #[test]
     fn published_vectors() {

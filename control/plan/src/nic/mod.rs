@@ -27,6 +27,9 @@ pub struct Nic {
     pub locations: Option<u32>,
     /// The queue for packets that no table took and no hash spreads.
     pub default_queue: u32,
+    /// Private flags of the Linux driver that have to be off while there are rules, because the driver otherwise
+    /// has rules of its own.
+    pub off: Vec<String>,
 }
 
 /// A filter table of a NIC.

@@ -27,7 +27,9 @@ impl Nic {
         note_unclaimed(&mut tables);
         check_locations(&tables)?;
         let (name, default_queue) = (prg.name.clone(), queues.all.lo);
-        Ok(Nic { name, queues: queues.all, tables, rss, locations: None, default_queue })
+        let off = prg.node(source).param("off").unwrap_or_default();
+        let off = off.split_whitespace().map(str::to_string).collect();
+        Ok(Nic { name, queues: queues.all, tables, rss, locations: None, default_queue, off })
     }
 }
 

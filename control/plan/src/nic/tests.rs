@@ -46,8 +46,9 @@ fn with_table(table: TableModel) -> ConfigSpec {
 
 fn rss() -> ConfigSpec {
     let queues = QueueRange { lo: 0, hi: 3 };
-    let hash = RssHash::Toeplitz { key_len: 40 };
-    let rss = RssModel { hash, entries: 128, queues, types: Vec::new(), contexts: 0 };
+    let hash = RssHash::Toeplitz { key_len: 40, symmetric: false };
+    let rss =
+        RssModel { hash, entries: 128, unhashed: None, queues, types: Vec::new(), contexts: 0 };
     ConfigSpec { rss: Some(Box::new(rss)), ..ConfigSpec::default() }
 }
 

@@ -11,7 +11,7 @@ mod refusal;
 mod state;
 
 pub use refusal::{Refusal, Refused};
-pub(crate) use state::State;
+pub(crate) use state::{State, cost};
 
 use std::collections::VecDeque;
 
@@ -94,17 +94,7 @@ pub(crate) fn propose(
             (queues, Target::Queue(queues.lo))
         }
     };
-    let mut said = express_flow(at, flow, model, Spelling::Masks)?;
-    let mut evict = Vec::new();
-    let scarcity = match agree_on_masks(at, table, &mut said, &mut evict) {
-        Err(conflict @ Refusal::MaskConflict) => {
-            // Rules for single values have one mask, which those of a range or prefix have not.
-            said = express_flow(at, flow, model, Spelling::EachValue).map_err(|_| conflict)?;
-            evict.clear();
-            agree_on_masks(at, table, &mut said, &mut evict)?
-        }
-        agreed => agreed?,
-    };
+    let (said, scarcity, mut evict) = say(at, flow, table)?;
     make_room(at, table, &said, &mut evict)?;
     let tight = said.iter().all(|s| s.tight);
     if fate == Fate::Dropped && !tight {
@@ -121,6 +111,35 @@ pub(crate) fn propose(
     };
     let rules = said.into_iter().map(rule).collect();
     Ok(Proposal { rules, queues, tight, scarcity, evict })
+}
+
+/// The rules for a flow, their scarcity, and the stale rules with other masks.
+fn say(
+    at: &Situation<'_>,
+    flow: u32,
+    table: usize,
+) -> Result<(Vec<Expressed>, u8, Vec<u32>), Refusal> {
+    let model = &at.nic.tables[table].model;
+    let mut said = express_flow(at, flow, model, Spelling::Masks)?;
+    let mut evict = Vec::new();
+    let scarcity = match agree_on_masks(at, table, &mut said, &mut evict) {
+        Err(conflict @ Refusal::MaskConflict) => {
+            // Rules for single values have one mask, which those of a range or prefix have not.
+            said = express_flow(at, flow, model, Spelling::EachValue).map_err(|_| conflict)?;
+            evict.clear();
+            agree_on_masks(at, table, &mut said, &mut evict)?
+        }
+        agreed => agreed?,
+    };
+    Ok((said, scarcity, evict))
+}
+
+/// The packets of the rules that would steer a flow if the table had room, with the entries that each takes.
+pub(crate) fn rules_for(at: &Situation<'_>, flow: u32, table: usize) -> Option<Vec<(Conj, u32)>> {
+    steerable(at.nic, table)?;
+    let model = &at.nic.tables[table].model;
+    let (said, ..) = say(at, flow, table).ok()?;
+    Some(said.into_iter().map(|s| (s.conj, state::cost(model, s.flow_type))).collect())
 }
 
 /// The rules for all parts of a flow.

@@ -91,12 +91,12 @@ impl Search {
 
     /// A flow's rules with their targets. Rules of others may take its packets before them, so these need not
     /// be where the flow arrives.
-    fn rule_targets(&self, index: u32) -> Vec<(u32, Target)> {
+    pub(super) fn rule_targets(&self, index: u32) -> Vec<(u32, Target)> {
         let rules = self.map.flows[index].rules.iter();
         rules.map(|rule| (*rule, self.map.entries[*rule].rule.target)).collect()
     }
 
-    fn aim(&mut self, rules: &[(u32, Target)]) {
+    pub(super) fn aim(&mut self, rules: &[(u32, Target)]) {
         rules.iter().for_each(|(rule, target)| self.retarget(&[*rule], *target));
     }
 

@@ -3,8 +3,8 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
 
-use super::Search;
 use super::Thoroughness::{self, AsWritten, Quick};
+use super::{Search, arrange};
 use crate::map::{NewEntry, mix};
 use crate::oracle;
 use crate::policy::Cost;
@@ -16,10 +16,10 @@ const SECOND_LOOKS: usize = 2;
 
 /// Pairs of flows of which one may have the rules of the other, at most.
 const MOST_HANDED: usize = 1 << 12;
-/// How often flows are moved at random, to see if improvements from there lead to a better plan.
-const SHAKES: u64 = 12;
-/// Flows that are moved then.
-const SHAKEN: u64 = 3;
+/// Rounds of random steps for the first arrangement, for the last one, and for that of a mask that is tried.
+const FIRST_ROUNDS: u32 = 20;
+const ROUNDS: u32 = 200;
+const ROUNDS_OF_MASKS: u32 = 2;
 
 /// The share of the cost that another shared mask has to get below.
 const MASK_GAIN: f64 = 0.99;
@@ -27,8 +27,8 @@ const MASK_GAIN: f64 = 0.99;
 const MOST_MASKS: usize = 32;
 
 /// A configuration that was found.
-struct Snapshot {
-    cost: Cost,
+pub(super) struct Snapshot {
+    pub(super) cost: Cost,
     /// The flows in the order of their coming, with whether no table took them.
     flows: Vec<(u32, bool)>,
     /// The rules in the order of their insertion, which decides between equals, and their flows.
@@ -47,6 +47,9 @@ impl Search {
         self.budget.exhausted = false;
         self.place_in(&keyed, Quick);
         let pass = self.map.work.steps();
+        if self.is_small(given.len()) {
+            self.arrange(&keyed, FIRST_ROUNDS);
+        }
         let mut best = None;
         if self.affords(pass) && keyed != given && self.within_budget(1, given.len()) {
             self.try_order(&given, Quick, &mut best);
@@ -80,7 +83,11 @@ impl Search {
         }
         if self.affords(pass) && self.is_small(given.len()) {
             self.hand_over(&keyed);
-            self.shake(&keyed);
+        }
+        if self.is_small(given.len()) {
+            // It needs little of the budget, and may have what is left.
+            self.arrange(&keyed, ROUNDS);
+            self.exchange_several(&keyed);
         }
     }
 
@@ -196,31 +203,6 @@ impl Search {
         self.place_in(order, Quick);
         self.eager = false;
         self.hand_over(order);
-    }
-
-    /// Moves some flows at random and improves from there, as often as [`SHAKES`].
-    fn shake(&mut self, order: &[u32]) {
-        let flows: Vec<u32> =
-            order.iter().copied().filter(|i| self.single_queue(*i).is_some()).collect();
-        for nth in 0..SHAKES {
-            if flows.is_empty() || self.out_of_budget() || !self.may_improve() {
-                return;
-            }
-            let before = self.found();
-            for shaken in 0..SHAKEN {
-                let random = mix(mix(self.options.seed, nth), shaken);
-                let flow = flows[(random % flows.len() as u64) as usize];
-                let queues = self.nic.queues;
-                let queue = queues.lo + (random >> 32) as u32 % queues.count();
-                if self.can_reach(flow, queue) {
-                    self.send(flow, queue);
-                }
-            }
-            self.improve(order);
-            if self.cost() >= before.cost {
-                self.restore(before);
-            }
-        }
     }
 
     /// The flows in the order of what they cost while no flow has rules, the dearest first; of equals as in
@@ -371,7 +353,10 @@ impl Search {
                 if self.least(best).is_acceptable() && self.out_of_budget() {
                     break;
                 }
-                for eager in [false, true] {
+                // An arrangement takes rules away where they cost more than they save.
+                let ways: &[bool] =
+                    if arrange::is_possible(order.len()) { &[true] } else { &[false, true] };
+                for eager in ways.iter().copied() {
                     self.try_mask((table, masks.clone()), eager, order, best);
                 }
             }
@@ -389,6 +374,7 @@ impl Search {
         let before = self.least(best);
         (self.insist, self.eager) = (Some(of), eager);
         self.try_order(order, Quick, best);
+        self.arrange(order, ROUNDS_OF_MASKS);
         (self.insist, self.eager) = (None, false);
         let worth =
             self.cost().rejected < before.rejected || self.cost().value < before.value * MASK_GAIN;
@@ -397,7 +383,7 @@ impl Search {
         }
     }
 
-    fn found(&self) -> Snapshot {
+    pub(super) fn found(&self) -> Snapshot {
         let flows = self.in_given_order().into_iter();
         let flows = flows.map(|i| (i, self.map.flows[i].unplaced)).collect();
         let owned = self.map.entries.iter().filter_map(|(_, e)| Some((e.owner?, e)));
@@ -408,7 +394,7 @@ impl Search {
     }
 
     /// A snapshot that is worth restoring was made within the budget, so that it takes no more.
-    fn restore(&mut self, found: Snapshot) {
+    pub(super) fn restore(&mut self, found: Snapshot) {
         self.map.rough = false;
         self.start_over();
         self.map.contexts.restore(&self.nic, &self.rss, &found.contexts);

@@ -8,6 +8,7 @@
 //! *stale* ones until their place is needed, unless the policy objects.
 
 mod account;
+mod arrange;
 mod budget;
 mod changes;
 mod choose;
@@ -16,6 +17,7 @@ mod improve;
 mod jump;
 mod plan;
 mod refuse;
+mod several;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -278,6 +280,14 @@ impl Search {
         self.withdraw(index);
         self.choose(index, Thoroughness::Quick);
         true
+    }
+
+    /// Takes the place of another search for the same NIC: the next changes are the difference from what that
+    /// one has told.
+    pub fn succeed(&mut self, before: Search) {
+        self.map.number_above(before.map.last_number());
+        self.changes = before.changes;
+        self.changes.started_over();
     }
 
     /// The changes for the device since the last call, in this order.

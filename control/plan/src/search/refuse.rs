@@ -1,5 +1,7 @@
 //! Refusals: a device takes fewer rules than its model declares.
 
+use std::collections::HashMap;
+
 use super::{RuleId, Search};
 use crate::config::Target;
 use crate::map::Entry;
@@ -15,22 +17,42 @@ impl Search {
     /// among them, too, and is no mistake. Each call makes the NIC smaller, so that repeated attempts
     /// end; a caller that wants them to end soon bounds their number.
     pub fn refuse(&mut self, id: RuleId, what: Refused, why: &str) -> bool {
-        let Some(at) = self.entry_of(id) else { return false };
+        self.refuse_all(&[(id, what, why.into())])
+    }
+
+    /// The same of several rules that the device did not take at once. All flows are placed anew, if at all, when
+    /// all refusals are known: a plan that is made in between could have rules with numbers of refused ones.
+    pub fn refuse_all(&mut self, refused: &[(RuleId, Refused, String)]) -> bool {
+        if refused.is_empty() {
+            return false;
+        }
         let acceptable = self.cost().is_acceptable();
-        self.start_work(1);
-        self.learn(at, what, why);
-        let table = self.map.entries[at].rule.table;
-        self.give_up(at);
-        let more = match what {
-            Refused::Full { .. } => self.surplus(table),
-            // Of too many single ones it learns that it is the kind.
-            Refused::Kind | Refused::Rule => self.objectionable(table),
-        };
-        more.into_iter().for_each(|entry| self.give_up(entry));
-        if acceptable && !self.cost().is_acceptable() {
+        self.start_work(refused.len());
+        let entries = self.map.entries.iter();
+        let entries: HashMap<RuleId, (u32, u64)> =
+            entries.map(|(at, e)| (self.changes.id_of(e.seq), (at, e.seq))).collect();
+        let mut any = false;
+        for (id, what, why) in refused {
+            let Some((at, seq)) = entries.get(id).copied() else { continue };
+            any = true;
+            // It may have been given up for another one.
+            if self.map.entries.get(at).is_none_or(|e| e.seq != seq) {
+                continue;
+            }
+            self.learn(at, *what, why);
+            let table = self.map.entries[at].rule.table;
+            self.give_up(at);
+            let more = match what {
+                Refused::Full { .. } => self.surplus(table),
+                // Of too many single ones it learns that it is the kind.
+                Refused::Kind | Refused::Rule => self.objectionable(table),
+            };
+            more.into_iter().for_each(|entry| self.give_up(entry));
+        }
+        if any && acceptable && !self.cost().is_acceptable() {
             self.place_all();
         }
-        true
+        any
     }
 
     /// The device does not take the contexts of the plan, for the reason `why`. It has `room` of them
@@ -53,11 +75,6 @@ impl Search {
             self.place_all();
         }
         true
-    }
-
-    fn entry_of(&self, id: RuleId) -> Option<u32> {
-        let mut entries = self.map.entries.iter();
-        entries.find(|(_, e)| self.changes.id_of(e.seq) == id).map(|(at, _)| at)
     }
 
     fn learn(&mut self, at: u32, what: Refused, why: &str) {

@@ -230,6 +230,8 @@ impl Helper {
     pub const MAP_LOOKUP_ELEM: Helper = Helper(1);
     /// `long bpf_map_update_elem(map, key, value, flags)`.
     pub const MAP_UPDATE_ELEM: Helper = Helper(2);
+    /// `u64 bpf_ktime_get_ns()`: `CLOCK_MONOTONIC`, in nanoseconds.
+    pub const KTIME_GET_NS: Helper = Helper(5);
     /// `u32 bpf_get_prandom_u32()`.
     pub const GET_PRANDOM_U32: Helper = Helper(7);
     /// `long bpf_redirect(ifindex, flags)`.
@@ -244,6 +246,7 @@ impl Helper {
         Some(match self {
             Helper::MAP_LOOKUP_ELEM => "bpf_map_lookup_elem",
             Helper::MAP_UPDATE_ELEM => "bpf_map_update_elem",
+            Helper::KTIME_GET_NS => "bpf_ktime_get_ns",
             Helper::GET_PRANDOM_U32 => "bpf_get_prandom_u32",
             Helper::REDIRECT => "bpf_redirect",
             Helper::XDP_ADJUST_HEAD => "bpf_xdp_adjust_head",

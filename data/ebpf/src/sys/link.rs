@@ -2,13 +2,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
+use super::pin;
 use super::program::ATTACH_XDP;
 use super::program::{Attributes, Command, bpf, bpf_fd};
 use super::{AttachMode, BpfError, XdpProgram};
 
 /// A program attached to an interface. Dropping it, or the end of the process however it comes,
-/// detaches the program and leaves the interface to the kernel.
+/// detaches the program and leaves the interface to the kernel, unless the link was [pinned](Self::pin).
 #[derive(Debug)]
 pub struct XdpLink {
     fd: OwnedFd,
@@ -71,6 +73,28 @@ impl XdpLink {
             BpfError::Attach { ifindex, mode, source, hint }
         })?;
         Ok(XdpLink { fd, ifindex, mode })
+    }
+
+    /// Gives the link a name in a BPF file system: the program stays attached when this process has ended, until
+    /// the file is removed.
+    ///
+    /// # Errors
+    /// The kernel's word: EEXIST, ENOENT, EINVAL in a file system of another kind.
+    pub fn pin(&self, path: &Path) -> Result<(), BpfError> {
+        pin::keep(&self.fd, path)
+    }
+
+    /// The link that was [pinned](Self::pin) there, of an attachment to this interface in this mode. `None` if nothing
+    /// is there. The interface may be gone: [`replace`](Self::replace) tells.
+    ///
+    /// # Errors
+    /// The kernel's word: EPERM without CAP_BPF.
+    pub fn open_pinned(
+        path: &Path,
+        ifindex: u32,
+        mode: AttachMode,
+    ) -> Result<Option<XdpLink>, BpfError> {
+        Ok(pin::open(path)?.map(|fd| XdpLink { fd, ifindex, mode }))
     }
 
     /// Puts another program in place of the one attached; no frame passes by neither.

@@ -2,9 +2,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use super::BpfError;
+use super::pin;
 use super::program::{Attributes, Command, address, address_mut, bpf, bpf_fd, object_name};
 
 /// The kinds of maps.
@@ -109,6 +111,54 @@ impl Map {
         })?;
         let (key_size, value_size) = (key_size as usize, value_size as usize);
         Ok(Map { fd, kind, name: name.to_owned(), key_size, value_size })
+    }
+
+    /// Opens a map that was [pinned](Self::pin), which has to be of these sizes. `None` if nothing is there.
+    ///
+    /// # Errors
+    /// The kernel's word: EPERM without CAP_BPF.
+    pub fn open_pinned(
+        path: &Path,
+        kind: MapKind,
+        name: &str,
+        key_size: u32,
+        value_size: u32,
+    ) -> Result<Option<Map>, BpfError> {
+        let Some(fd) = pin::open(path)? else { return Ok(None) };
+        let (key_size, value_size) = (key_size as usize, value_size as usize);
+        Ok(Some(Map { fd, kind, name: name.to_owned(), key_size, value_size }))
+    }
+
+    /// Gives the map a name in a BPF file system, which keeps it when this process has ended, until the file
+    /// is removed.
+    ///
+    /// # Errors
+    /// The kernel's word: EEXIST, ENOENT, EINVAL in a file system of another kind.
+    pub fn pin(&self, path: &Path) -> Result<(), BpfError> {
+        pin::keep(&self.fd, path)
+    }
+
+    /// Every key of a map that nobody else changes meanwhile.
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub fn keys(&self) -> Result<Vec<Vec<u8>>, BpfError> {
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        loop {
+            let mut next = vec![0; self.key_size];
+            let mut attributes = Element {
+                fd: self.fd.as_raw_fd() as u32,
+                key: keys.last().map_or(0, |key| address(key)),
+                value: address_mut(&mut next),
+                ..Element::default()
+            };
+            // SAFETY: both are live and as large as the map's keys; no key at all asks for the first.
+            let found = unsafe { bpf(Command::MapNextKey, &mut attributes) };
+            if !self.present("list", found)? {
+                return Ok(keys);
+            }
+            keys.push(next);
+        }
     }
 
     /// The map's name, as given.

@@ -6,6 +6,7 @@
 mod error;
 mod link;
 mod map;
+mod pin;
 mod program;
 mod run;
 

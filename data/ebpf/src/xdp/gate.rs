@@ -3,13 +3,11 @@
 use std::net::IpAddr;
 
 use super::addresses::AddressTable;
+use super::ports::{Port, PortTable};
 use crate::sys::{BpfError, Map, MapKind};
 
-/// A value of the counters' map: two `u64`.
-const COUNTERS_SIZE: usize = 16;
-
-/// How many (protocol, port) pairs can be ours.
-const MAX_PORTS: u32 = 16_384;
+/// A value of the counters' map: three `u64`.
+const COUNTERS_SIZE: usize = 24;
 
 /// The traffic that weever takes from a device that it shares with the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,40 +27,15 @@ pub enum Share {
     Ports,
 }
 
-/// A transport port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Port {
-    /// IP protocol number: 6 or 17.
-    pub protocol: u8,
-    /// The port.
-    pub port: u16,
-}
-
-impl Port {
-    /// A UDP port.
-    pub const fn udp(port: u16) -> Port {
-        Port { protocol: 17, port }
-    }
-
-    /// A TCP port.
-    pub const fn tcp(port: u16) -> Port {
-        Port { protocol: 6, port }
-    }
-
-    /// As the program makes it.
-    pub(super) fn key(self) -> [u8; 4] {
-        let ([a, b], [c, d]) = (u16::from(self.protocol).to_ne_bytes(), self.port.to_be_bytes());
-        [a, b, c, d]
-    }
-}
-
 /// How many frames went where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SteerCounters {
     /// Sent to a socket; the socket's statistics say whether it had room.
     pub redirected: u64,
-    /// Left to the kernel: not ours, or no socket on that queue.
+    /// Left to the kernel: not ours, or no socket on that queue and nothing against it.
     pub passed: u64,
+    /// Dropped: for ports of ours while nobody served them.
+    pub closed: u64,
 }
 
 /// The maps that decide whether a frame is ours, and the counters. Their contents may change at any
@@ -70,7 +43,7 @@ pub struct SteerCounters {
 #[derive(Debug)]
 pub struct Gate {
     addresses: Option<AddressTable>,
-    ports: Option<Map>,
+    ports: Option<PortTable>,
     pub(super) counters: Map,
 }
 
@@ -84,7 +57,19 @@ impl Gate {
             Share::None => None,
             Share::Address | Share::Ports => Some(AddressTable::new()?),
         };
-        let ports = if share == Share::Ports { Some(port_table()?) } else { None };
+        let ports = if share == Share::Ports { Some(PortTable::new(None)?) } else { None };
+        Gate::with(addresses, ports)
+    }
+
+    /// A gate for [`Share::Ports`] with these ports.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn by_port(ports: PortTable) -> Result<Gate, BpfError> {
+        Gate::with(Some(AddressTable::new()?), Some(ports))
+    }
+
+    fn with(addresses: Option<AddressTable>, ports: Option<PortTable>) -> Result<Gate, BpfError> {
         let size = COUNTERS_SIZE as u32;
         let counters = Map::create(MapKind::PerCpuArray, "weever_steered", 4, size, 1)?;
         Ok(Gate { addresses, ports, counters })
@@ -123,7 +108,7 @@ impl Gate {
     /// [`BpfError::Setting`] unless the program was loaded with [`Share::Ports`]; E2BIG above
     /// 16,384 ports.
     pub fn add_port(&self, port: Port) -> Result<(), BpfError> {
-        self.bound()?.update(&port.key(), &[1])
+        self.ports()?.add(port)
     }
 
     /// Gives a port back to the kernel and says whether it was ours.
@@ -131,10 +116,14 @@ impl Gate {
     /// # Errors
     /// [`BpfError::Setting`] unless the program was loaded with [`Share::Ports`].
     pub fn remove_port(&self, port: Port) -> Result<bool, BpfError> {
-        self.bound()?.remove(&port.key())
+        self.ports()?.remove(port)
     }
 
-    fn bound(&self) -> Result<&Map, BpfError> {
+    /// The ports.
+    ///
+    /// # Errors
+    /// [`BpfError::Setting`] unless the program was loaded with [`Share::Ports`].
+    pub fn ports(&self) -> Result<&PortTable, BpfError> {
         self.ports.as_ref().ok_or_else(|| BpfError::Setting {
             what: "ports are chosen on a device with share = ports only".to_owned(),
         })
@@ -159,6 +148,7 @@ impl Gate {
             |sum, cpu| SteerCounters {
                 redirected: sum.redirected + cpu.redirected,
                 passed: sum.passed + cpu.passed,
+                closed: sum.closed + cpu.closed,
             },
         ))
     }
@@ -166,7 +156,8 @@ impl Gate {
 
 fn counters_of_cpu(value: &[u8; COUNTERS_SIZE]) -> SteerCounters {
     let (words, _) = value.as_chunks::<8>();
-    SteerCounters { redirected: u64::from_ne_bytes(words[0]), passed: u64::from_ne_bytes(words[1]) }
+    let [redirected, passed, closed] = [0, 1, 2].map(|at| u64::from_ne_bytes(words[at]));
+    SteerCounters { redirected, passed, closed }
 }
 
 /// The rule that decides whether a frame is ours.
@@ -177,10 +168,5 @@ pub(super) enum Rule<'a> {
     /// It is for one of the addresses.
     Addresses(&'a AddressTable),
     /// It is for one of the addresses and one of the ports.
-    Ports(&'a AddressTable, &'a Map),
-}
-
-/// The map of ports.
-fn port_table() -> Result<Map, BpfError> {
-    Map::create(MapKind::Hash, "weever_ports", 4, 1, MAX_PORTS)
+    Ports(&'a AddressTable, &'a PortTable),
 }

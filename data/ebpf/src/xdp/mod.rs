@@ -10,13 +10,15 @@ mod addresses;
 pub mod classify;
 mod gate;
 mod generator;
+mod ports;
 mod steer;
 mod steer_parse;
 #[cfg(test)]
 mod tests;
 
-pub use gate::{Gate, Port, Share, SteerCounters};
+pub use gate::{Gate, Share, SteerCounters};
 pub use generator::{Generator, GeneratorSettings, Order, Span};
+pub use ports::{Port, PortTable};
 pub use steer::Steer;
 
 use crate::asm::{AsmError, Assembler, Program, Reg};

@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use super::addresses::AddressTable;
 use super::gate::{Gate, Rule};
+use super::ports::PortTable;
 use super::steer_parse::{
-    ICMPV6, IPV4_DESTINATION, IPV4_HEADER, IPV6_HEADER, IPV6_NEXT, find_destination6, find6,
+    Exits, ICMPV6, IPV4_DESTINATION, IPV4_HEADER, IPV6_HEADER, IPV6_NEXT, find_destination6, find6,
     network, parse_ethernet, require, require_owned, require_port,
 };
 use super::{CTX_RX_QUEUE, Share};
@@ -15,7 +16,8 @@ use crate::asm::{AluOp, AsmError, Assembler, Cond, Helper, Label, Program, Width
 use crate::sys::{AttachMode, BpfError, Map, MapKind, XdpAction, XdpLink, XdpProgram};
 
 /// A loaded steering program and its maps. A frame for which there is no socket on the queue it
-/// was received on is left to the kernel.
+/// was received on is left to the kernel, or with [`Share::Ports`] dropped while there is a
+/// [lease](super::PortTable::extend_lease).
 ///
 /// Order of use: [`load`](Self::load), then in any order [`attach`](Self::attach),
 /// [`set_socket`](Self::set_socket) per queue and [`add_address`](Gate::add_address); sockets and
@@ -33,8 +35,15 @@ impl Steer {
     /// # Errors
     /// [`BpfError::Denied`] without CAP_BPF and CAP_NET_ADMIN.
     pub fn load(share: Share, queues: u32) -> Result<Steer, BpfError> {
+        Steer::behind(Gate::new(share)?, queues)
+    }
+
+    /// The same for frames that `gate` lets in.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn behind(gate: Gate, queues: u32) -> Result<Steer, BpfError> {
         let sockets = Map::create(MapKind::XskMap, "weever_xsks", 4, 4, queues.max(1))?;
-        let gate = Gate::new(share)?;
         let code = emit(&sockets, &gate)?;
         let program = XdpProgram::load("weever_steer", &code)?;
         Ok(Steer { program, sockets, gate })
@@ -111,30 +120,33 @@ const KEY: i16 = -4;
 /// Offsets in the counters' value.
 const REDIRECTED: i16 = 0;
 const PASSED: i16 = 8;
+const CLOSED: i16 = 16;
 
 pub(super) fn emit(sockets: &Map, gate: &Gate) -> Result<Program, AsmError> {
     let mut asm = Assembler::new();
-    let passed = enter(&mut asm, gate);
-    redirect(&mut asm, sockets);
-    leave(&mut asm, passed);
+    let exits = enter(&mut asm, gate);
+    redirect(&mut asm, sockets, gate, exits);
+    leave(&mut asm, gate, exits);
     asm.assemble()
 }
 
 /// Falls through if the frame is ours, and leaves the context in R6 and the counters in R9. Other
-/// frames go to the label, if there is one, which [`leave`] binds.
-pub(super) fn enter(asm: &mut Assembler, gate: &Gate) -> Option<Label> {
+/// frames go to the exits, if there are any, which [`leave`] binds.
+pub(super) fn enter(asm: &mut Assembler, gate: &Gate) -> Option<Exits> {
     find_counters(asm, &gate.counters);
     // The verifier does not accept unreachable code.
-    let pass = match gate.rule() {
+    let exits = match gate.rule() {
         Rule::Any => return None,
-        Rule::Addresses(_) | Rule::Ports(..) => asm.label("pass"),
+        Rule::Addresses(_) | Rule::Ports(..) => {
+            Exits { pass: asm.label("pass"), closed: asm.label("closed") }
+        }
     };
     match gate.rule() {
         Rule::Any => {}
-        Rule::Addresses(addresses) => require_address(asm, addresses, pass),
-        Rule::Ports(addresses, bound) => require_port(asm, addresses, bound, pass),
+        Rule::Addresses(addresses) => require_address(asm, addresses, exits.pass),
+        Rule::Ports(addresses, ports) => require_port(asm, addresses, ports, exits),
     }
-    Some(pass)
+    Some(exits)
 }
 
 fn find_counters(asm: &mut Assembler, counters: &Map) {
@@ -193,17 +205,28 @@ fn solicited_target(asm: &mut Assembler, pass: Label) {
     asm.bind(concerns);
 }
 
-/// To the queue's socket; the kernel's helper answers "pass" itself if there is none.
-fn redirect(asm: &mut Assembler, sockets: &Map) {
+/// The answer of the kernel's helper if there is no socket.
+pub(super) fn without_socket(gate: &Gate) -> i32 {
+    match gate.rule() {
+        Rule::Any | Rule::Addresses(_) => XdpAction::Pass as i32,
+        Rule::Ports(..) => XdpAction::Drop as i32,
+    }
+}
+
+/// To the queue's socket.
+fn redirect(asm: &mut Assembler, sockets: &Map, gate: &Gate, exits: Option<Exits>) {
     asm.note("to the socket of the queue");
     asm.load(Width::W, R2, R6, CTX_RX_QUEUE);
-    asm.load_map(R1, sockets).mov(R3, XdpAction::Pass as i32).call(Helper::REDIRECT_MAP);
-    account(asm);
+    asm.load_map(R1, sockets).mov(R3, without_socket(gate)).call(Helper::REDIRECT_MAP);
+    account(asm, gate, exits);
 }
 
 /// Counts the frame by its verdict in R0, and ends.
-pub(super) fn account(asm: &mut Assembler) {
+pub(super) fn account(asm: &mut Assembler, gate: &Gate, exits: Option<Exits>) {
     let (passed, done) = (asm.label("no socket"), asm.label("done"));
+    if let (Rule::Ports(..), Some(exits)) = (gate.rule(), exits) {
+        asm.jump_if(Cond::Eq, R0, XdpAction::Drop as i32, exits.closed);
+    }
     asm.jump_if(Cond::Eq, R9, 0, done);
     asm.jump_if(Cond::Ne, R0, XdpAction::Redirect as i32, passed);
     count(asm, REDIRECTED);
@@ -213,13 +236,28 @@ pub(super) fn account(asm: &mut Assembler) {
     asm.exit();
 }
 
-/// The label for frames that are not ours.
-pub(super) fn leave(asm: &mut Assembler, passed: Option<Label>) {
-    let Some(pass) = passed else { return };
+/// Binds the exits.
+pub(super) fn leave(asm: &mut Assembler, gate: &Gate, exits: Option<Exits>) {
+    let Some(Exits { pass, closed }) = exits else { return };
+    if let Rule::Ports(_, ports) = gate.rule() {
+        close(asm, ports, Exits { pass, closed });
+    }
     let done = asm.label("passed");
     asm.note("leave it to the kernel");
     asm.bind(pass).mov(R0, XdpAction::Pass as i32).jump_if(Cond::Eq, R9, 0, done);
     count(asm, PASSED);
+    asm.bind(done).exit();
+}
+
+/// Drops the frame, which is for a port of ours, unless the lease has ended.
+fn close(asm: &mut Assembler, ports: &PortTable, Exits { pass, closed }: Exits) {
+    let done = asm.label("dropped");
+    asm.bind(closed).note("has the lease ended?");
+    asm.load_map_value(R7, &ports.lease, 0).load(Width::DW, R7, R7, 0);
+    asm.call(Helper::KTIME_GET_NS).jump_if(Cond::Ge, R0, R7, pass);
+    asm.note("nobody serves the port now").mov(R0, XdpAction::Drop as i32);
+    asm.jump_if(Cond::Eq, R9, 0, done);
+    count(asm, CLOSED);
     asm.bind(done).exit();
 }
 

@@ -5,10 +5,10 @@
 //! first has the ports, and half a datagram is of no use to either. So do IPv6 packets with extension headers.
 
 use super::addresses::{AddressTable, HAS_MORE, HAS_V6, NEAR};
+use super::ports::{HELD, PortTable};
 use super::{CTX_DATA, CTX_DATA_END, ETHERNET};
 use crate::asm::Reg::{R0, R1, R2, R3, R6, R7, R8, R10};
 use crate::asm::{AluOp, Assembler, Cond, Helper, Label, Width};
-use crate::sys::Map;
 
 const VLAN_TAG: i16 = 4;
 pub(super) const IPV4_HEADER: i16 = 20;
@@ -20,6 +20,15 @@ pub(super) const ICMPV6: i32 = 58;
 const ADDRESS: i16 = -8;
 /// Two for [`ports`], and then this.
 const ADDRESS6: i16 = -32;
+
+/// Where frames go that do not go to a socket.
+#[derive(Clone, Copy)]
+pub(super) struct Exits {
+    /// To the kernel: they are not ours.
+    pub(super) pass: Label,
+    /// To nobody while there is a lease: they are for a port of ours. Bound by the caller.
+    pub(super) closed: Label,
+}
 
 /// A 16-bit number in network order, as loading it from a frame yields it.
 pub(super) fn network(number: u16) -> i32 {
@@ -94,12 +103,12 @@ const ICMP: i32 = 1;
 /// Bytes of an ICMP error before the packet that it is about (RFC 792, RFC 4443 §3).
 const ICMP_HEADER: i16 = 8;
 
-/// Goes to `pass` unless the frame is for one of the addresses and one of the ports.
+/// Leaves unless the frame is for one of the addresses and one of the ports.
 pub(super) fn require_port(
     asm: &mut Assembler,
     addresses: &AddressTable,
-    bound: &Map,
-    pass: Label,
+    ports: &PortTable,
+    Exits { pass, closed }: Exits,
 ) {
     let (ipv4, ipv6, lookup) = (asm.label("ipv4"), asm.label("ipv6"), asm.label("lookup"));
     let transport = asm.label("transport");
@@ -126,9 +135,31 @@ pub(super) fn require_port(
     asm.bind(transport).note("the destination port");
     require(asm, 4, pass);
     asm.load(Width::H, R1, R7, 2).store(Width::H, R10, KEY_PORT, R1);
-    asm.bind(lookup).note("is it one of the ports?");
-    asm.load_map(R1, bound).mov(R2, R10).alu(AluOp::Add, R2, i32::from(KEY));
+    asm.bind(lookup);
+    let taken = asm.label("taken");
+    if let Some(range) = ports.range {
+        find_in_range(asm, range, taken);
+    }
+    asm.note("is it one of the ports?");
+    asm.load_map(R1, &ports.bound).mov(R2, R10).alu(AluOp::Add, R2, i32::from(KEY));
     asm.call(Helper::MAP_LOOKUP_ELEM).jump_if(Cond::Eq, R0, 0, pass);
+    asm.load(Width::B, R1, R0, 0).jump_if(Cond::Eq, R1, i32::from(HELD), closed);
+    asm.bind(taken);
+}
+
+const TCP: i32 = 6;
+const UDP: i32 = 17;
+
+/// Goes to `taken` if the port in the key is in the range.
+fn find_in_range(asm: &mut Assembler, (first, last): (u16, u16), taken: Label) {
+    let other = asm.label("not in the range");
+    asm.note("is it in the range of ports?");
+    asm.load(Width::H, R1, R10, KEY_PORT).big_endian(R1, 16);
+    asm.jump_if(Cond::Lt, R1, i32::from(first), other);
+    asm.jump_if(Cond::Gt, R1, i32::from(last), other);
+    asm.load(Width::H, R1, R10, KEY);
+    asm.jump_if(Cond::Eq, R1, TCP, taken).jump_if(Cond::Eq, R1, UDP, taken);
+    asm.bind(other);
 }
 
 /// Moves R7 behind the header of an IPv4 packet to us; the protocol goes into the key. Returns

@@ -2,7 +2,7 @@
 //! requested, and buffers that no node claimed are freed.
 
 use weever_block::{Block, Claim, Cx, FlowKey, FlowOwner, FlowOwners, Priority, Requests, Ways};
-use weever_packet::{Burst, Mask, Nanos, bits};
+use weever_packet::{Burst, Mask, Nanos, bits, number_of};
 
 use super::runtime::{Room, Runtime};
 use super::task_queues::{Batch, Task};
@@ -54,6 +54,8 @@ pub(crate) struct Claimed {
     pub(crate) taken: Option<Counter>,
     /// Counts the tasks that found no room.
     pub(crate) full: Counter,
+    /// Whether these are packets of a flow that is on its way to another worker.
+    pub(crate) is_moving: bool,
 }
 
 #[derive(Debug)]
@@ -118,29 +120,39 @@ pub(super) struct Dispositions<'a> {
 impl Dispositions<'_> {
     #[inline(always)]
     pub(super) fn run(&mut self) {
-        for i in 0..self.state.claims.len() {
-            let Claimed { to, tasks, .. } = self.state.claims[i];
-            if tasks != 0 {
-                self.apply(i, to);
+        match self.state.claims[..] {
+            [] => {}
+            [only] => {
+                let refused = self.carry_out(0, only.to, only.tasks);
+                self.count_claim(&only, refused);
+                self.free(refused);
             }
+            _ => self.apply_all(),
         }
         self.state.claims.clear();
         let left = self.batch.occupied & !self.state.disposed;
         if left != 0 {
             self.free(left);
         }
-        self.wake();
+        if !self.state.notifies.is_empty() {
+            self.wake();
+        }
+    }
+
+    #[inline(never)]
+    fn apply_all(&mut self) {
+        for i in 0..self.state.claims.len() {
+            let Claimed { to, tasks, .. } = self.state.claims[i];
+            if tasks != 0 {
+                self.apply(i, to);
+            }
+        }
     }
 
     /// Applies claim `i` together with later claims for the same destination, so that packets
     /// arrive there in their own order and not in the order of the nodes that claimed them.
     #[inline]
     fn apply(&mut self, i: usize, to: Destination) {
-        if let [only] = *self.state.claims {
-            let refused = self.carry_out(i, to, only.tasks);
-            self.count_claim(&only, refused);
-            return self.free(refused);
-        }
         let same = |c: &&Claimed| c.to == to;
         let tasks = self.state.claims[i..].iter().filter(same).fold(0, |m, c| m | c.tasks);
         let refused = self.carry_out(i, to, tasks);
@@ -158,7 +170,7 @@ impl Dispositions<'_> {
     fn count_claim(&self, claim: &Claimed, refused: Mask) {
         let counters = &self.runtime.counters;
         if let Some(taken) = claim.taken {
-            counters.add(taken, u64::from(claim.tasks.count_ones()));
+            counters.add(taken, u64::from(number_of(claim.tasks)));
         }
         if claim.tasks & refused != 0 {
             counters.add(claim.full, u64::from((claim.tasks & refused).count_ones()));
@@ -177,34 +189,48 @@ impl Dispositions<'_> {
             Destination::Transmit { link } => self.transmit(link, tasks),
             Destination::Collect { node } => self.collect(i, node, tasks),
             Destination::Block { node, key } => self.block(node, key, tasks),
-            Destination::Owner { entry, worker } => self.each(tasks, |runtime, program, task| {
-                runtime.hand_to_owner(worker, program, entry, task)
-            }),
+            Destination::Owner { entry, worker } => self.hand_to_owner(i, entry, worker, tasks),
             Destination::Hold { node, key } => self.hold(node, key, tasks),
         }
     }
 
     #[cold]
     fn hand_over(&mut self, entry: Entry, priority: Priority, tasks: Mask) -> Mask {
-        self.each(tasks, |runtime, program, task| runtime.hand_over(program, entry, priority, task))
+        self.each(tasks, |runtime, program, _, task| {
+            runtime.hand_over(program, entry, priority, task)
+        })
+    }
+
+    #[cold]
+    fn hand_to_owner(&mut self, i: usize, entry: Entry, worker: u16, tasks: Mask) -> Mask {
+        let to = self.state.claims[i].to;
+        let moving = self.state.claims[i..].iter().filter(|c| c.to == to && c.is_moving);
+        let moving = moving.fold(0, |mask, claim| mask | claim.tasks);
+        self.each(tasks, |runtime, program, task_number, task| {
+            let is_moving = moving >> task_number & 1 == 1;
+            runtime.hand_to_owner(worker, program, entry, task, is_moving)
+        })
     }
 
     /// Keeps packets until the state of their flow is here.
     fn hold(&mut self, node: u32, key: FlowKey, tasks: Mask) -> Mask {
         let Some(entry) = self.program.nodes[node as usize].entry else { return tasks };
-        self.each(tasks, |runtime, _, task| runtime.flows.hold(entry, key, task))
+        self.each(tasks, |runtime, _, _, task| {
+            let beside = runtime.peers.as_ref().map_or(0, |peers| peers.waiting_tasks());
+            runtime.flows.hold(entry, key, task, beside)
+        })
     }
 
-    /// Gives each task away; returns those that came back.
+    /// Gives each task away, with its number; returns those that came back.
     fn each(
         &mut self,
         tasks: Mask,
-        mut give: impl FnMut(&mut Runtime, &Program, Task) -> Result<(), Task>,
+        mut give: impl FnMut(&mut Runtime, &Program, usize, Task) -> Result<(), Task>,
     ) -> Mask {
         let mut refused = 0;
         for i in bits(tasks) {
             let task = self.burst.take(i);
-            if let Err(task) = give(self.runtime, self.program, task) {
+            if let Err(task) = give(self.runtime, self.program, i, task) {
                 refused |= 1 << i;
                 if let Some(buffer) = task {
                     self.burst.put(i, buffer);
@@ -216,14 +242,21 @@ impl Dispositions<'_> {
 
     #[inline]
     fn transmit(&mut self, link: u16, tasks: Mask) -> Mask {
-        self.runtime.outboxes.note(link, tasks.count_ones());
+        self.runtime.outboxes.note(link, number_of(tasks));
         let Some((outbox, room)) = self.runtime.outboxes.room_of(link) else { return tasks };
         let wanted = tasks & self.batch.occupied;
+        // One alone has room, and is quicker added as such.
+        if wanted.is_power_of_two() {
+            if let Some(packet) = self.burst.take(wanted.trailing_zeros() as usize) {
+                outbox.push_back(packet);
+            }
+            return 0;
+        }
+        let packets = number_of(wanted) as usize;
         let mut refused = 0;
-        if wanted.count_ones() as usize > room {
+        if packets > room {
             refused = bits(wanted).skip(room).fold(0, |mask, i| mask | 1 << i);
         }
-        // Adding them all at once checks the room of the queue once.
         outbox.extend(bits(wanted & !refused).filter_map(|i| self.burst.take(i)));
         refused
     }
@@ -315,7 +348,7 @@ pub(super) fn count_conflict(counters: &Cells, tasks: Mask) {
 }
 
 /// The disposition that a block asked for.
-#[inline]
+#[inline(always)]
 pub(super) fn record(
     program: &Program,
     runtime: &Runtime,
@@ -329,29 +362,32 @@ pub(super) fn record(
             let edge = &plan.spawns[edge as usize];
             if !runtime.is_home(program.home(edge.entry)) {
                 let to = Destination::Elsewhere { entry: edge.entry, priority };
-                return Claimed { to, tasks, taken: Some(edge.spawned), full: edge.ring_full };
+                let (taken, full) = (Some(edge.spawned), edge.ring_full);
+                return Claimed { to, tasks, taken, full, is_moving: false };
             }
             let to = Destination::Spawn { entry: edge.entry, priority };
-            Claimed { to, tasks, taken: Some(edge.spawned), full: edge.full }
+            Claimed { to, tasks, taken: Some(edge.spawned), full: edge.full, is_moving: false }
         }
         Claim::Transmit { link } => {
             let to = Destination::Transmit { link };
-            Claimed { to, tasks, taken: None, full: plan.outbox_full }
+            Claimed { to, tasks, taken: None, full: plan.outbox_full, is_moving: false }
         }
         Claim::Collect => {
             let to = Destination::Collect { node };
-            Claimed { to, tasks, taken: None, full: plan.outbox_full }
+            Claimed { to, tasks, taken: None, full: plan.outbox_full, is_moving: false }
         }
         Claim::Owner { flow } => {
-            let to = owner_of(program, runtime, node, flow);
-            claim_of_owner(program, node, to, tasks)
+            claim_of_owner(program, node, owner_of(program, runtime, node, flow), tasks)
         }
         Claim::Block { key } => {
             let to = Destination::Block { node, key };
-            Claimed { to, tasks, taken: None, full: plan.block_full }
+            Claimed { to, tasks, taken: None, full: plan.block_full, is_moving: false }
         }
     }
 }
+
+/// Where a packet of a flow goes, and whether the flow is on its way to another worker.
+pub(super) type ToOwner = (Destination, bool);
 
 /// Where a packet goes whose flow this worker does not own; `None`: it runs here.
 pub(super) fn elsewhere(
@@ -359,12 +395,12 @@ pub(super) fn elsewhere(
     runtime: &Runtime,
     node: u32,
     key: FlowKey,
-) -> Option<Destination> {
+) -> Option<ToOwner> {
     let plan = &program.nodes[node as usize];
     let (entry, flows) = (plan.entry?, plan.flows.as_ref()?);
     let FlowOwner { worker, from } = flows.owners.owner(key)?;
     let (me, place, moving) = (runtime.worker, (entry, key), &runtime.flows);
-    match from {
+    let to = match from {
         None => (worker != me).then_some(Destination::Owner { entry, worker }),
         Some(_) if worker == me => {
             (moving.releasing != Some(place)).then_some(Destination::Hold { node, key })
@@ -376,24 +412,25 @@ pub(super) fn elsewhere(
             Some(Destination::Owner { entry, worker: from })
         }
         Some(_) => Some(Destination::Owner { entry, worker }),
-    }
+    };
+    to.map(|to| (to, from.is_some()))
 }
 
 /// Where a task goes that its block sends to the owner of a flow.
-fn owner_of(program: &Program, runtime: &Runtime, node: u32, key: FlowKey) -> Destination {
+fn owner_of(program: &Program, runtime: &Runtime, node: u32, key: FlowKey) -> ToOwner {
     let here = program.nodes[node as usize].entry.map(|entry| {
         let priority = Priority::High;
         Destination::Spawn { entry, priority }
     });
     let here = here.unwrap_or(Destination::Hold { node, key });
-    elsewhere(program, runtime, node, key).unwrap_or(here)
+    elsewhere(program, runtime, node, key).unwrap_or((here, false))
 }
 
 /// The claim of tasks that go to the owner of their flow.
 pub(super) fn claim_of_owner(
     program: &Program,
     node: u32,
-    to: Destination,
+    (to, is_moving): ToOwner,
     tasks: Mask,
 ) -> Claimed {
     let plan = &program.nodes[node as usize];
@@ -401,5 +438,5 @@ pub(super) fn claim_of_owner(
         (Destination::Owner { .. }, Some(flows)) => (Some(flows.handed_over), flows.ring_full),
         _ => (None, plan.block_full),
     };
-    Claimed { to, tasks, taken, full }
+    Claimed { to, tasks, taken, full, is_moving }
 }

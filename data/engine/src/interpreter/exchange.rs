@@ -54,11 +54,14 @@ impl Engine {
                 }
             }
             match self.runtime.peers.as_mut()?.take(from)? {
-                Message::Fence { from: to, order } => {
+                Message::Fence { from: to, number, order } => {
                     let queues = QueueWatch::default();
-                    self.runtime.flows.owed.push(Owed { to, order, queues });
+                    self.runtime.flows.owed.push(Owed { to, order, number, queues });
                 }
-                Message::Fenced { order } => self.answered(&order),
+                Message::Fenced { number } => self.answered(number),
+                Message::Move { order, part } => {
+                    self.runtime.flows.take_order(order, Some(part.into_vec()));
+                }
                 Message::Flow(flow) => self.take_flow(*flow, now),
                 Message::Ask { at, flow, by } => self.asked_for(at, flow, by),
                 message => self.runtime.receive(program, message),
@@ -94,15 +97,9 @@ impl Engine {
         self.runtime.outboxes.take_offered()
     }
 
-    /// How many packets this worker may receive so that all of them could be handed over to the owners
-    /// of their flows: flows lose nothing when they move. Packets that belong to no flow leave the room
-    /// of a burst, so they cannot stop reception.
-    #[inline]
-    pub(crate) fn flow_room(&self) -> usize {
-        match &self.runtime.peers {
-            Some(peers) if !self.plan.program.sharded.is_empty() => peers.least_room(),
-            _ => usize::MAX,
-        }
+    /// The room in the fullest ring to another worker.
+    pub(crate) fn ring_room(&self) -> usize {
+        self.runtime.peers.as_ref().map_or(usize::MAX, |peers| peers.least_room())
     }
 
     /// Whether messages to other workers wait for room in a ring.

@@ -1,7 +1,8 @@
 //! Flows have owners: packets that arrive elsewhere are handed over, and flows move from one worker
 //! to another between two packets (docs/design/0036).
 //!
-//! A move goes like this. The old owner marks the flow as *arriving* at the new one, which holds
+//! An order goes to the worker that owns its flows, and flows that have another owner by then are passed on to
+//! that. A move goes like this. The old owner marks the flow as *arriving* at the new one, which holds
 //! packets that arrive there from then on, and asks every worker to answer through the ring to
 //! itself. They do when their device queues are past the moment at which packets were redirected;
 //! so an answer comes behind all packets that took the old way. When all have answered, the old
@@ -14,15 +15,15 @@ use weever_block::{FlowKey, FlowOwner, FlowOwners, Mask, Priority, bits};
 use weever_packet::{BURST, Nanos, first_n};
 
 use super::Engine;
-use super::batch::{Destination, claim_of_owner, elsewhere, owners};
+use super::batch::{ToOwner, claim_of_owner, elsewhere, owners};
 use super::following::Request;
 use super::moving::{Arrived, Listing, Reception};
-use super::peers::Message;
+use super::peers::{Message, Part};
 use super::runtime::Runtime;
 use super::task_queues::{Batch, Task};
 use super::walk::Walk;
-use crate::moves::{FlowMessage, FlowOrder, MoveInbox, MoveOrder, Outcome};
-use crate::schedule::{Entry, NO_NODE, NodeRef, Step, Update};
+use crate::moves::{FlowMessage, FlowOrder, MoveInbox, MoveOrder, Others, Outcome};
+use crate::schedule::{Entry, NodeRef, Step, Update};
 
 impl Walk<'_> {
     /// Runs a node for those tasks whose flows this worker owns, and sends the others to their owners.
@@ -58,10 +59,10 @@ impl Walk<'_> {
         }
     }
 
-    fn claim_for(&mut self, to: Destination, tasks: Mask, node: u32) {
+    fn claim_for(&mut self, to: ToOwner, tasks: Mask, node: u32) {
         let tasks = tasks & !self.state.disposed;
         self.state.disposed |= tasks;
-        match self.state.claims.iter_mut().find(|claim| claim.to == to) {
+        match self.state.claims.iter_mut().find(|claim| (claim.to, claim.is_moving) == to) {
             Some(claim) => claim.tasks |= tasks,
             None => self.state.claims.push(claim_of_owner(self.program, node, to, tasks)),
         }
@@ -92,6 +93,9 @@ impl Engine {
         // A burst in any case: another link, whose outbox is full, holds no move up.
         let mut room = self.outbox_room().max(BURST);
         for _ in 0..self.runtime.flows.arrived.len() {
+            if room == 0 {
+                break;
+            }
             let Some(arrived) = self.runtime.flows.arrived.pop_front() else { break };
             room -= self.release(arrived, room, now);
         }
@@ -99,7 +103,7 @@ impl Engine {
         if self.runtime.flows.inbox.has_any() {
             for order in self.runtime.flows.inbox.take() {
                 match order {
-                    FlowOrder::Move(order) => self.runtime.flows.take_order(order),
+                    FlowOrder::Move(order) => self.runtime.flows.take_order(order, None),
                     FlowOrder::List(order) => {
                         self.runtime.flows.listings.push(Listing::new(order));
                     }
@@ -110,17 +114,21 @@ impl Engine {
         self.go_on_leaving(reception, now);
         let Runtime { flows, peers: Some(peers), .. } = &mut self.runtime else { return };
         for owed in flows.owed.extract_if(.., |owed| owed.queues.is_past(&owed.order, reception)) {
-            flows.answered.retain(|order| order.progress().open > 0);
-            flows.answered.push(owed.order.clone());
-            peers.send_late(owed.to, Message::Fenced { order: owed.order });
+            let order = owed.order;
+            flows.answered.retain(|other| other.progress().open > 0 && !Arc::ptr_eq(other, &order));
+            flows.answered.push(order);
+            peers.send_late(owed.to, Message::Fenced { number: owed.number });
         }
     }
 
-    /// Asks the owners of flows whose packets arrive here.
+    /// Asks the owners of flows whose packets arrive here. Where the ring is full, the next packets of such a flow
+    /// ask again.
     fn send_requests(&mut self) {
         for Request { entry, flow, owner } in self.runtime.following.take_requests() {
             let (at, by) = (self.place(entry), self.runtime.worker);
-            if let Some(peers) = &mut self.runtime.peers {
+            if let Some(peers) = &mut self.runtime.peers
+                && peers.has_room(owner, Part::Common)
+            {
                 peers.send_late(owner, Message::Ask { at, flow, by });
             }
         }
@@ -129,17 +137,18 @@ impl Engine {
     /// Another worker asks for a flow, since its packets arrive there.
     pub(super) fn asked_for(&mut self, at: NodeRef, flow: FlowKey, by: u16) {
         let Some(entry) = self.plan.program.at(at) else { return };
-        if self.runtime.following.is_due((entry, flow), by) {
-            let order = Arc::new(MoveOrder::new(at, vec![(flow, by)]));
+        if self.runtime.following.is_due((entry, flow), by)
+            && let Some((_, owners)) = self.owners(entry)
+        {
+            let order = Arc::new(MoveOrder::new(at, owners, Others::Stay, vec![(flow, by)]));
             order.redirect();
-            self.runtime.flows.take_order(order);
+            self.runtime.flows.take_order(order, None);
         }
     }
 
     pub(super) fn owners(&self, entry: Entry) -> Option<(u32, Arc<FlowOwners>)> {
-        let node = self.plan.program.entries[entry.index()].node;
-        let plan = self.plan.program.nodes.get(node as usize).filter(|_| node != NO_NODE)?;
-        Some((node, plan.flows.as_ref()?.owners.clone()))
+        let node = self.plan.program.node_of(entry)?;
+        Some((node, self.plan.program.nodes[node as usize].flows.as_ref()?.owners.clone()))
     }
 
     pub(super) fn send_flow(
@@ -150,10 +159,9 @@ impl Engine {
         order: Option<Arc<MoveOrder>>,
         now: Nanos,
     ) {
-        let node = self.plan.program.entries[entry.index()].node;
+        let Some((node, owners)) = self.owners(entry) else { return };
         let state = self.ask_block(node, now, |block| block.export_flow(key)).flatten();
         let at = self.place(entry);
-        let Some((_, owners)) = self.owners(entry) else { return };
         let flow = FlowMessage { at, key, state, owners, order };
         if let Some(peers) = &mut self.runtime.peers {
             peers.send_late(to, Message::Flow(Box::new(flow)));
@@ -167,9 +175,7 @@ impl Engine {
 
     /// Goes on with a flow of another worker.
     pub(super) fn take_flow(&mut self, flow: FlowMessage, now: Nanos) {
-        let Some(entry) = self.plan.program.at(flow.at) else {
-            return flow.record(Outcome::Gone);
-        };
+        let Some(entry) = self.plan.program.at(flow.at) else { return self.forget(flow) };
         let Some((node, _)) = self.owners(entry) else {
             return self.forward(entry, flow);
         };
@@ -189,6 +195,16 @@ impl Engine {
         self.release(Arrived { place: (entry, key), outcome, order }, room, now);
     }
 
+    /// The node has been removed: so are the flow and the packets that wait for it here.
+    fn forget(&mut self, flow: FlowMessage) {
+        self.runtime.flows.settled += 1;
+        for task in self.runtime.flows.take_held((flow.at.entry, flow.key), usize::MAX) {
+            self.runtime.refuse(task, self.plan.program.dropped);
+        }
+        flow.owners.release(flow.key, self.runtime.worker);
+        flow.record(Outcome::Gone);
+    }
+
     /// Sends a flow on to the worker that has the node, with the packets that wait for it here.
     fn forward(&mut self, entry: Entry, mut flow: FlowMessage) {
         let me = self.runtime.worker;
@@ -198,6 +214,7 @@ impl Engine {
         };
         let key = flow.key;
         flow.owners.redirect(key, me, home);
+        self.runtime.flows.settled += 1;
         flow.at = self.place(entry);
         if let Some(peers) = &mut self.runtime.peers {
             peers.send_late(home, Message::Flow(Box::new(flow)));
@@ -237,6 +254,7 @@ impl Engine {
     /// Ends the move of a flow whose packets have all run.
     fn settle(&mut self, arrived: &Arrived, owners: &FlowOwners) {
         let (key, me) = (arrived.place.1, self.runtime.worker);
+        self.runtime.flows.settled += 1;
         match arrived.outcome {
             Outcome::Moved => owners.end_move(key, me),
             Outcome::Gone | Outcome::Refused => owners.release(key, me),

@@ -54,7 +54,7 @@ impl Engine {
     /// those that a block has listed end when it panics.
     fn list_some(&mut self, listing: &mut Listing, now: Nanos) -> Option<usize> {
         let entry = self.plan.program.at(listing.order.at)?;
-        let node = self.plan.program.entries[entry.index()].node;
+        let node = self.plan.program.node_of(entry)?;
         let (from, found) = (listing.next, &mut listing.found);
         let Some(next) = self.ask_block(node, now, |block| block.list_flows(from, found)) else {
             listing.found.clear();

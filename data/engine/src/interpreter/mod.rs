@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weever_block::{Block, Priority, Shortcut};
-use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, PoolCache, bits};
+use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, PoolCache, bits, number_of};
 
 use crate::counters::Cells;
 use crate::faults::Faults;
@@ -171,9 +171,12 @@ impl Engine {
     pub fn run(&mut self, now: Nanos, budget: usize) -> usize {
         self.runtime.start_delayed(&self.plan.program, now);
         let polled = self.poll_blocks(now);
+        if self.runtime.tasks.is_empty() {
+            return polled;
+        }
         let mut burst = self.burst.take().unwrap_or_default();
         let (mut done, mut low) = (0, 0);
-        while done < budget {
+        while done < budget && !self.runtime.tasks.is_empty() {
             let high = self.run_high(&mut burst, budget - done, now);
             let ran =
                 if high > 0 { high } else { self.run_low(&mut burst, budget - done, low, now) };
@@ -217,7 +220,7 @@ impl Engine {
 
     fn walk(&mut self, burst: &mut Burst, batch: Batch, now: Nanos) -> usize {
         self.walker(burst, batch, now).run();
-        batch.tasks.count_ones() as usize
+        number_of(batch.tasks) as usize
     }
 
     #[inline]

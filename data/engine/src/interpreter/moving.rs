@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use weever_block::{FlowEnds, FlowKey};
 
-use super::task_queues::Task;
-use crate::moves::{ListOrder, MoveInbox, MoveOrder, Outcome};
+use super::task_queues::{Queued, Task};
+use crate::moves::{FlowMove, ListOrder, MoveInbox, MoveOrder, Outcome};
 use crate::schedule::Entry;
 
 /// A flow at a node.
@@ -17,6 +17,8 @@ pub(crate) type EntryFlow = (Entry, FlowKey);
 pub(crate) struct Flows {
     pub(crate) inbox: Arc<MoveInbox>,
     pub(crate) orders: Vec<Leaving>,
+    /// The number of the last question to all workers.
+    questions: u32,
     /// Questions for flows that are being answered.
     pub(crate) listings: Vec<Listing>,
     /// Answers that this worker owes others.
@@ -28,7 +30,9 @@ pub(crate) struct Flows {
     /// Packets of flows whose state is on its way here.
     held: HashMap<EntryFlow, VecDeque<Task>>,
     held_len: usize,
-    /// The most packets held.
+    /// Flows that have come to rest here, or have gone on elsewhere, so far.
+    pub(crate) settled: u64,
+    /// The most packets held, with those that wait beside full rings.
     limit: usize,
     /// Flows that have arrived, and whose packets are still held for want of room behind them.
     pub(crate) arrived: VecDeque<Arrived>,
@@ -36,34 +40,102 @@ pub(crate) struct Flows {
     pub(crate) releasing: Option<EntryFlow>,
 }
 
-/// An order that is being carried out.
+/// An order that is being carried out, or the part of one that concerns this worker.
+///
+/// In a round, its flows begin to leave, every worker is asked for an answer, and the states are sent. Flows
+/// that cannot begin to leave are looked at again until packets are redirected, and then are in the next round.
 #[derive(Debug)]
 pub(crate) struct Leaving {
     pub(crate) order: Arc<MoveOrder>,
-    /// The number of the order's flows that are handled: they have begun to move, or do not move.
-    pub(crate) begun: usize,
+    /// The flows of this round that are looked at; `None`: all that the order names.
+    part: Option<Vec<FlowMove>>,
+    /// The number of these that are handled.
+    handled: usize,
+    /// The [occasion](Leaving::occasion) when the first of these was looked at.
+    looked: u64,
+    /// That of the last look at all flows that wait.
+    all_looked: Option<u64>,
+    /// Flows that cannot begin to leave yet: their state is still on its way here, or the graphs of
+    /// workers change.
+    pub(crate) later: Vec<FlowMove>,
+    /// Whether nothing but such flows is looked at.
+    pub(crate) waits: bool,
     /// Its flows at this worker whose states have not been sent, by new owner.
     pub(crate) flows: BTreeMap<u16, Vec<FlowKey>>,
-    /// The workers that have not answered yet, once they have been asked.
+    /// The number by which other workers answer, once they have been asked.
+    pub(crate) asked: Option<u32>,
+    /// The workers that have not answered yet.
     pub(crate) unanswered: usize,
     pub(crate) queues: QueueWatch,
+    /// The tasks of the node that run before the first state is sent, once they have been counted.
+    pub(crate) before: Option<Queued>,
 }
 
 impl Leaving {
-    fn new(order: Arc<MoveOrder>) -> Leaving {
-        let (flows, queues) = (BTreeMap::new(), QueueWatch::default());
-        Leaving { order, begun: 0, flows, unanswered: 0, queues }
+    fn new(order: Arc<MoveOrder>, part: Option<Vec<FlowMove>>) -> Leaving {
+        Leaving {
+            order,
+            part,
+            handled: 0,
+            looked: 0,
+            all_looked: None,
+            later: Vec::new(),
+            waits: false,
+            flows: BTreeMap::new(),
+            asked: None,
+            unanswered: 0,
+            queues: QueueWatch::default(),
+            before: None,
+        }
     }
 
-    /// Whether all flows have begun to move, and the others have been asked.
+    fn round(&self) -> &[FlowMove] {
+        self.part.as_ref().unwrap_or(&self.order.moves)
+    }
+
+    /// Takes up to `max` flows that are not handled yet, when so many flows have come to rest here.
+    pub(crate) fn take_next(&mut self, max: usize, settled: u64) -> Vec<FlowMove> {
+        let next: Vec<_> = self.round()[self.handled..].iter().take(max).copied().collect();
+        if self.handled == 0 {
+            self.looked = self.occasion(settled);
+        }
+        self.handled += next.len();
+        next
+    }
+
+    /// Looks again, in the same round, at the flows that could not begin to leave.
+    pub(crate) fn look_again(&mut self) {
+        self.part = Some(std::mem::take(&mut self.later));
+        (self.handled, self.waits, self.all_looked) = (0, true, Some(self.looked));
+    }
+
+    /// A number that grows when flows that wait may be able to leave: one has come to rest here, or where flows may
+    /// move has changed.
+    fn occasion(&self, settled: u64) -> u64 {
+        settled + self.order.owners.limited()
+    }
+
+    /// Whether all flows of the round are handled.
     pub(crate) fn has_begun(&self) -> bool {
-        self.begun == self.order.moves.len()
+        self.handled == self.round().len()
     }
 
-    /// Whether a turn will go on with it although no message arrives.
-    fn needs_turns(&self) -> bool {
+    /// Goes on to the next round, with the flows that are left; whether there are any. Copies none of them unless the
+    /// round has been cut short: there may be many, and a round may last a few turns only.
+    pub(crate) fn next_round(&mut self) -> bool {
+        let mut left = std::mem::take(&mut self.later);
+        left.extend_from_slice(&self.round()[self.handled..]);
+        *self = Leaving { waits: true, ..Leaving::new(self.order.clone(), Some(left)) };
         !self.has_begun()
-            || self.order.is_redirected() && (self.unanswered == 0 || !self.queues.was_past)
+    }
+
+    /// Whether a turn will go on with it although no message arrives, when so many flows have come to rest here.
+    fn needs_turns(&self, settled: u64) -> bool {
+        if !self.has_begun() {
+            let may_ask = self.order.is_redirected() && !self.flows.is_empty();
+            return self.all_looked != Some(self.occasion(settled)) || may_ask;
+        }
+        self.order.is_redirected() && (self.unanswered == 0 || !self.queues.was_past)
     }
 }
 
@@ -87,6 +159,8 @@ impl Listing {
 pub(crate) struct Owed {
     pub(crate) to: u16,
     pub(crate) order: Arc<MoveOrder>,
+    /// The number of the question.
+    pub(crate) number: u32,
     pub(crate) queues: QueueWatch,
 }
 
@@ -176,12 +250,14 @@ impl Flows {
         Flows {
             inbox: Arc::default(),
             orders: Vec::new(),
+            questions: 0,
             listings: Vec::new(),
             owed: Vec::new(),
             answered: Vec::new(),
             leaving: HashSet::new(),
             held: HashMap::new(),
             held_len: 0,
+            settled: 0,
             limit,
             arrived: VecDeque::new(),
             releasing: None,
@@ -208,12 +284,19 @@ impl Flows {
         self.inbox.has_any()
             || !self.listings.is_empty()
             || !self.arrived.is_empty()
-            || self.orders.iter().any(Leaving::needs_turns)
+            || self.orders.iter().any(|leaving| leaving.needs_turns(self.settled))
             || self.owed.iter().any(|owed| owed.order.is_redirected())
     }
 
-    pub(crate) fn take_order(&mut self, order: Arc<MoveOrder>) {
-        self.orders.push(Leaving::new(order));
+    /// Takes an order, or a part of one that another worker has passed on.
+    pub(crate) fn take_order(&mut self, order: Arc<MoveOrder>, part: Option<Vec<FlowMove>>) {
+        self.orders.push(Leaving::new(order, part));
+    }
+
+    /// The number of the next question to all workers.
+    pub(crate) fn next_question(&mut self) -> u32 {
+        self.questions = self.questions.wrapping_add(1);
+        self.questions
     }
 
     /// The states of a node's flows are lost: flows that leave do not wait any longer, and flows that
@@ -226,9 +309,26 @@ impl Flows {
         self.releasing = self.releasing.filter(|(at, _)| *at != entry);
     }
 
-    /// Keeps a packet until the state of its flow has arrived; gives it back when too many are kept.
-    pub(crate) fn hold(&mut self, entry: Entry, key: FlowKey, task: Task) -> Result<(), Task> {
-        if self.held_len >= self.limit {
+    /// Whether one more packet of flows that move may wait, while `beside` wait beside full rings.
+    fn may_hold(&self, beside: usize) -> bool {
+        self.held_len + beside < self.limit
+    }
+
+    /// Whether one more may wait beside full rings: these leave half of the room to those that wait for a state.
+    pub(crate) fn may_wait_beside(&self, beside: usize) -> bool {
+        beside < self.limit / 2 && self.may_hold(beside)
+    }
+
+    /// Keeps a packet until the state of its flow has arrived; gives it back when too many wait, with those beside
+    /// full rings.
+    pub(crate) fn hold(
+        &mut self,
+        entry: Entry,
+        key: FlowKey,
+        task: Task,
+        beside: usize,
+    ) -> Result<(), Task> {
+        if !self.may_hold(beside) {
             return Err(task);
         }
         self.held.entry((entry, key)).or_default().push_back(task);

@@ -10,7 +10,7 @@ use weever_packet::{BURST, Buffer};
 
 use super::task_queues::Task;
 use crate::mailbox::Doorbell;
-use crate::moves::{FlowMessage, MoveOrder};
+use crate::moves::{FlowMessage, FlowMove, MoveOrder};
 use crate::schedule::NodeRef;
 
 /// The most wake-ups that may wait for room in a ring. Beyond that, all tasks of the node are woken
@@ -18,9 +18,8 @@ use crate::schedule::NodeRef;
 /// blocked forever.
 const MAX_PENDING_WAKES: usize = 256;
 
-/// Room in a ring that only packets of flows, and messages about them, may fill: a worker receives as
-/// many packets as there is such room, so that none is lost if all belong to flows of the other worker.
-/// Half of a small ring.
+/// Room in a ring that only packets of flows, and messages about them, may fill, so that strangers keep them from no
+/// ring. Half of a small ring.
 const RESERVE: usize = BURST;
 
 /// The part of a ring that a message may fill.
@@ -42,9 +41,11 @@ pub(crate) enum Message {
     /// Sends a packet.
     Send { link: u16, buffer: Buffer },
     /// Asks for an answer, which comes behind everything that was sent before.
-    Fence { from: u16, order: Arc<MoveOrder> },
-    /// The answer.
-    Fenced { order: Arc<MoveOrder> },
+    Fence { from: u16, number: u32, order: Arc<MoveOrder> },
+    /// The answer to the question of that number.
+    Fenced { number: u32 },
+    /// Flows of an order that this worker has by now.
+    Move { order: Arc<MoveOrder>, part: Box<[FlowMove]> },
     /// The state of a flow.
     Flow(Box<FlowMessage>),
     /// Asks the owner of a flow to move it to worker `by`, where its packets arrive.
@@ -59,6 +60,7 @@ impl Message {
                 at.epoch
             }
             Message::Flow(flow) => flow.at.epoch,
+            Message::Move { order, .. } => order.at.epoch,
             Message::Send { .. } | Message::Fence { .. } | Message::Fenced { .. } => 0,
         }
     }
@@ -78,8 +80,10 @@ pub(crate) struct PeerSender {
     /// Whether something was pushed since the other worker was last notified.
     unannounced: bool,
     wakes: VecDeque<(NodeRef, Option<u64>)>,
-    /// Tasks of removed nodes, and messages about flows that move, waiting for room in the ring.
+    /// Packets of flows that move, messages about them, and tasks of removed nodes, waiting for room in the ring.
     overflow: VecDeque<Message>,
+    /// The number of tasks among them.
+    waiting_tasks: usize,
 }
 
 impl PeerSender {
@@ -87,7 +91,8 @@ impl PeerSender {
         let wakes = VecDeque::with_capacity(MAX_PENDING_WAKES);
         let (free, reserve) = (ring.slots(), RESERVE.min(ring.buffer().capacity() / 2));
         let overflow = VecDeque::new();
-        PeerSender { ring, free, reserve, bell, put: 0, unannounced: false, wakes, overflow }
+        let (put, unannounced, waiting_tasks) = (0, false, 0);
+        PeerSender { ring, free, reserve, bell, put, unannounced, wakes, overflow, waiting_tasks }
     }
 
     fn has_room(&mut self, part: Part) -> bool {
@@ -125,9 +130,11 @@ impl PeerSender {
     fn send_waiting(&mut self) {
         self.send_wakes();
         while let Some(message) = self.overflow.pop_front() {
+            let is_task = matches!(message, Message::Task { .. });
             if let Err(message) = self.put(message) {
                 return self.overflow.push_front(message);
             }
+            self.waiting_tasks -= usize::from(is_task);
         }
     }
 
@@ -211,8 +218,8 @@ impl Peers {
         })
     }
 
-    /// Hands a task over, queueing it if the ring is full. The queue is bounded by the number of
-    /// tasks that waited at removed nodes.
+    /// Hands a task over, queueing it if the ring is full. The queue is bounded by the tasks that waited at removed
+    /// nodes, and by the [limit](crate::Limits::held) for packets of flows that move.
     pub(crate) fn send_task_late(&mut self, to: u16, at: NodeRef, priority: Priority, task: Task) {
         self.send_late(to, Message::Task { at, priority, task });
     }
@@ -220,10 +227,22 @@ impl Peers {
     /// Sends a message that must not be lost, behind all that were sent before.
     pub(crate) fn send_late(&mut self, to: u16, message: Message) {
         if let Some(Some(sender)) = self.senders.get_mut(to as usize) {
+            sender.waiting_tasks += usize::from(matches!(message, Message::Task { .. }));
             sender.overflow.push_back(message);
             sender.send_waiting();
             self.sent += 1;
         }
+    }
+
+    /// Tasks that wait beside full rings.
+    pub(crate) fn waiting_tasks(&self) -> usize {
+        self.senders.iter().flatten().map(|sender| sender.waiting_tasks).sum()
+    }
+
+    /// Whether fewer than `max` messages wait beside the ring to worker `to`, not counting tasks.
+    pub(crate) fn may_wait(&self, to: u16, max: usize) -> bool {
+        let sender = self.senders.get(to as usize).and_then(Option::as_ref);
+        sender.is_some_and(|sender| sender.overflow.len() - sender.waiting_tasks < max)
     }
 
     /// The free room in the fullest ring to another worker, less the messages that already wait for

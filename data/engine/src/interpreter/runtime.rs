@@ -185,6 +185,7 @@ impl Runtime {
             // The engine handles messages about flows, as they need the blocks.
             Message::Fence { .. }
             | Message::Fenced { .. }
+            | Message::Move { .. }
             | Message::Flow(_)
             | Message::Ask { .. } => {}
         }
@@ -235,7 +236,8 @@ impl Runtime {
         peers.start(home, place, priority, task, common_part(program))
     }
 
-    /// Hands a packet over to the worker that owns its flow; returns it when there is no room.
+    /// Hands a packet over to the worker that owns its flow; returns it when there is no room. A packet of a flow that
+    /// moves waits beside a full ring then, as far as such packets may.
     #[cold]
     pub(crate) fn hand_to_owner(
         &mut self,
@@ -243,10 +245,19 @@ impl Runtime {
         program: &Program,
         entry: Entry,
         task: Task,
+        is_moving: bool,
     ) -> Result<(), Task> {
+        self.outboxes.offered.to_owners = true;
         let Some(peers) = &mut self.peers else { return Err(task) };
         let place = NodeRef { entry, idp: program.entries[entry.index()].idp, epoch: self.epoch };
-        peers.start(owner, place, Priority::High, task, Part::Whole)
+        let Err(task) = peers.start(owner, place, Priority::High, task, Part::Whole) else {
+            return Ok(());
+        };
+        if !is_moving || !self.flows.may_wait_beside(peers.waiting_tasks()) {
+            return Err(task);
+        }
+        peers.send_task_late(owner, place, Priority::High, task);
+        Ok(())
     }
 
     /// Enqueues a task on this worker, or on the one that runs its node.
@@ -307,6 +318,8 @@ pub(crate) struct Offered {
     pub(crate) packets: usize,
     /// A bit for each link; those from 63 on share one.
     links: u64,
+    /// Whether packets were handed over to the owners of their flows, too.
+    pub(crate) to_owners: bool,
 }
 
 impl Offered {

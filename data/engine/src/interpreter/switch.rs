@@ -67,13 +67,14 @@ impl Engine {
                     }
                 }
             };
+            let is_first = old.is_none();
             std::mem::swap(old, &mut built.block);
             if !built.follows {
                 // A block that takes another's place is polled when that would have been.
                 self.runtime.deadlines.set(built.place, None, now);
             }
             // The flows of a block that starts afresh have ended.
-            if let Some(flows) = plan.flows.as_ref().filter(|_| !went_on) {
+            if let Some(flows) = plan.flows.as_ref().filter(|_| !went_on && !is_first) {
                 flows.owners.release_all(self.runtime.worker);
             }
         }

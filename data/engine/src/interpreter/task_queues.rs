@@ -74,16 +74,40 @@ impl Tasks {
         }
     }
 
+    /// How many tasks are queued for `entry`.
+    pub(crate) fn queued(&self, entry: Entry) -> Queued {
+        let [high, low] = [&self.high, &self.low].map(|queue| queue.queues[entry.index()].len());
+        Queued { woken: self.woken[entry.index()].len(), high, low }
+    }
+
     /// Removes every task queued for `entry`, in the order in which they would have run.
-    pub(crate) fn take_all(&mut self, entry: Entry, mut each: impl FnMut(Priority, Task)) {
-        let woken = std::mem::take(&mut self.woken[entry.index()]);
-        if !woken.is_empty() {
-            self.woken_len -= woken.len();
+    pub(crate) fn take_all(&mut self, entry: Entry, each: impl FnMut(Priority, Task)) {
+        let mut all = self.queued(entry);
+        self.take_some(entry, &mut all, usize::MAX, each);
+    }
+
+    /// Removes up to `max` of the tasks that were queued for `entry` when they were counted, those first that
+    /// run first, and takes them off the count. Returns how many.
+    pub(crate) fn take_some(
+        &mut self,
+        entry: Entry,
+        counted: &mut Queued,
+        max: usize,
+        mut each: impl FnMut(Priority, Task),
+    ) -> usize {
+        let Queued { woken, high, low } = counted;
+        let queue = &mut self.woken[entry.index()];
+        let mut taken = take_from(queue, woken, max, |task| each(Priority::High, task));
+        self.woken_len -= taken;
+        if taken > 0 && queue.is_empty() {
             self.urgent.retain(|urgent| *urgent != entry);
-            woken.into_iter().for_each(|task| each(Priority::High, task));
         }
-        self.high.take_all(entry, |task| each(Priority::High, task));
-        self.low.take_all(entry, |task| each(Priority::Low, task));
+        for (queue, counted, priority) in
+            [(&mut self.high, high, Priority::High), (&mut self.low, low, Priority::Low)]
+        {
+            taken += queue.take_some(entry, counted, max - taken, |task| each(priority, task));
+        }
+        taken
     }
 
     /// Moves the next woken and HIGH tasks of one entry into the burst, at most `max` unless they were
@@ -122,11 +146,40 @@ impl Tasks {
     }
 }
 
+/// Removes up to `max` of the first tasks, of which `counted` are wanted. Others of these have run already if the
+/// queue is shorter.
+fn take_from(
+    queue: &mut VecDeque<Task>,
+    counted: &mut usize,
+    max: usize,
+    each: impl FnMut(Task),
+) -> usize {
+    *counted = (*counted).min(queue.len());
+    let n = max.min(*counted);
+    *counted -= n;
+    queue.drain(..n).for_each(each);
+    n
+}
+
 #[inline]
 fn next_of(queue: &mut PriorityQueue, burst: &mut Box<Burst>, max: usize) -> Option<Batch> {
     let entry = queue.first()?;
     let (end, occupied) = queue.take(entry, burst, 0, max.min(BURST));
     Some(Batch { entry, tasks: first_n(end), occupied })
+}
+
+/// The number of tasks of one entry, by the queues that they are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Queued {
+    woken: usize,
+    high: usize,
+    low: usize,
+}
+
+impl Queued {
+    pub(crate) fn is_empty(self) -> bool {
+        self.woken + self.high + self.low == 0
+    }
 }
 
 /// A queued task: its buffer, if it has one.
@@ -289,17 +342,23 @@ impl PriorityQueue {
         self.queues.resize_with(entries.max(self.queues.len()), EntryQueue::default);
     }
 
-    /// Removes every task of an entry, in order.
-    pub(crate) fn take_all(&mut self, entry: Entry, mut each: impl FnMut(Task)) {
-        let queue = &mut self.queues[entry.index()];
-        if queue.len() == 0 {
-            return;
+    /// Removes up to `max` of the first tasks of an entry, of which `counted` are wanted; returns how many.
+    fn take_some(
+        &mut self,
+        entry: Entry,
+        counted: &mut usize,
+        max: usize,
+        each: impl FnMut(Task),
+    ) -> usize {
+        if max.min(*counted) == 0 {
+            return 0;
         }
+        let queue = &mut self.queues[entry.index()];
         self.spare.extend(queue.unpack());
-        let tasks = std::mem::take(&mut queue.tasks);
-        queue.ahead += tasks.len() as u32;
-        self.len -= tasks.len();
-        tasks.into_iter().for_each(&mut each);
+        let taken = take_from(&mut queue.tasks, counted, max, each);
+        queue.ahead += taken as u32;
+        self.len -= taken;
+        taken
     }
 
     /// The entry whose first task has waited longest.
@@ -342,8 +401,9 @@ impl PriorityQueue {
         queue.ahead += (end - from) as u32;
         self.len -= end - from;
         let mut occupied = 0;
-        for (slot, task) in (from..end).zip(queue.tasks.drain(..end - from)) {
-            if let Some(buffer) = task {
+        // One by one: to drain them at once costs what ten single ones do, and mostly there is one.
+        for slot in from..end {
+            if let Some(buffer) = queue.tasks.pop_front().flatten() {
                 burst.put(slot, buffer);
                 occupied |= 1 << slot;
             }

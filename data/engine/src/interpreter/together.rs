@@ -9,7 +9,7 @@
 //! counted at once; there is nothing to look for and nothing to clear when the tasks have ended.
 
 use weever_block::Cx;
-use weever_packet::Mask;
+use weever_packet::{Mask, number_of};
 
 use super::batch::BatchState;
 use super::runtime::{Room, Runtime};
@@ -39,13 +39,13 @@ impl Walk<'_> {
             self.state.masks.due[0] = 1;
             return false;
         }
-        let n = u64::from(tasks.count_ones());
+        let n = u64::from(number_of(tasks));
         let mut at = 0;
         loop {
             if let Some(shortcut) = step.shortcut
                 && self.try_shortcut(code, shortcut, tasks)
             {
-                if let Some(next) = self.whole_way(code, shortcut, tasks) {
+                if let Some(next) = self.whole_way(code, shortcut, tasks, n) {
                     (at, step) = (next, &code.steps[next as usize]);
                     continue;
                 }
@@ -58,7 +58,7 @@ impl Walk<'_> {
             self.count_together(step, 0, n);
             let port = match self.run_together(step, tasks) {
                 Left::By(port) => port,
-                Left::Gone => return self.end(None),
+                Left::Gone => return self.end(None, n),
                 Left::Apart => return self.part(code, at),
             };
             let slot = step.first_slot as usize + 1 + port;
@@ -71,7 +71,7 @@ impl Walk<'_> {
             let last = self.pass_operators(code, next, (step, 1 + port), n);
             match next.place {
                 NextPlace::Step(next) => (at, step) = (next, &code.steps[next as usize]),
-                _ => return self.end(reason(code, last)),
+                _ => return self.end(reason(code, last), n),
             }
         }
     }
@@ -145,7 +145,7 @@ impl Walk<'_> {
 
     /// The step behind the one way that all tasks have taken, if it is known; they are counted.
     #[inline]
-    fn whole_way(&mut self, code: &EntryCode, shortcut: u32, tasks: Mask) -> Option<u32> {
+    fn whole_way(&mut self, code: &EntryCode, shortcut: u32, tasks: Mask, n: u64) -> Option<u32> {
         let ways = &code.ways[span(&code.shortcuts[shortcut as usize].ways)];
         let way = ways.get(self.state.ways.only(tasks)?)?.as_ref()?;
         let (next, counter) = way.whole?;
@@ -153,7 +153,7 @@ impl Walk<'_> {
             return None;
         }
         self.state.ways.clear();
-        self.runtime.counters.add(counter, u64::from(tasks.count_ones()));
+        self.runtime.counters.add(counter, n);
         #[cfg(test)]
         self.state.taken.push((counter, tasks));
         Some(next)
@@ -177,7 +177,7 @@ impl Walk<'_> {
 
     /// Counts the batch, whose tasks have ended.
     #[inline]
-    fn end(&mut self, reason: Option<Counter>) -> bool {
+    fn end(&mut self, reason: Option<Counter>, n: u64) -> bool {
         let tasks = self.batch.tasks;
         let mut unclaimed = tasks & !self.state.disposed;
         if !self.state.lost.is_empty() {
@@ -185,9 +185,9 @@ impl Walk<'_> {
         }
         let counters = &*self.runtime.counters;
         if unclaimed != 0 {
-            counters.add(reason.unwrap_or(total::UNCLAIMED), u64::from(unclaimed.count_ones()));
+            counters.add(reason.unwrap_or(total::UNCLAIMED), u64::from(number_of(unclaimed)));
         }
-        counters.add(total::TASKS, u64::from(tasks.count_ones()));
+        counters.add(total::TASKS, n);
         counters.add(total::BATCHES, 1);
         self.state.running = NO_NODE;
         true

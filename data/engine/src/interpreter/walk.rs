@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weever_block::{Block, Cx, Ports, Shortcut};
-use weever_packet::{Burst, Mask, Nanos};
+use weever_packet::{Burst, Mask, Nanos, number_of};
 
 use super::batch::{BatchState, Dispositions, count_conflict, owners, record};
 use super::runtime::{Room, Runtime};
@@ -244,9 +244,50 @@ impl Walk<'_> {
     }
 
     /// Carries out a block's requests. Returns the tasks that it claimed.
+    #[inline]
     pub(super) fn drain(&mut self, step: &Step, input: Mask) -> Mask {
-        let plan = &self.program.nodes[step.node as usize];
-        let BatchState { requests, claims, notifies, disposed, .. } = &mut *self.state;
+        let requests = &mut self.state.requests;
+        match requests.counts[..] {
+            [] => {}
+            [(counter, n)] => {
+                let own = self.program.nodes[step.node as usize].own;
+                self.runtime.counters.add(own.plus(counter as usize), n);
+                requests.counts.clear();
+            }
+            _ => self.drain_counts(step),
+        }
+        let BatchState { requests, claims, disposed, .. } = &mut *self.state;
+        let claimed = match requests.claims[..] {
+            [] => 0,
+            // Mostly a block takes all of its tasks to one place, and no other has taken them.
+            [(claim, tasks)] if tasks == input && tasks & *disposed == 0 => {
+                *disposed |= tasks;
+                claims.push(record(self.program, self.runtime, step.node, claim, tasks));
+                requests.claims.clear();
+                tasks
+            }
+            _ => self.drain_claims(step, input),
+        };
+        // Packets are mostly taken away and counted, and nothing else.
+        if !self.state.requests.is_empty() {
+            self.drain_rare(step);
+        }
+        claimed
+    }
+
+    #[inline(never)]
+    fn drain_counts(&mut self, step: &Step) {
+        let own = self.program.nodes[step.node as usize].own;
+        let (requests, counters) = (&mut self.state.requests, &*self.runtime.counters);
+        for (counter, n) in &requests.counts {
+            counters.add(own.plus(*counter as usize), *n);
+        }
+        requests.counts.clear();
+    }
+
+    #[inline(never)]
+    fn drain_claims(&mut self, step: &Step, input: Mask) -> Mask {
+        let BatchState { requests, claims, disposed, .. } = &mut *self.state;
         let mut claimed = 0;
         for (claim, tasks) in &requests.claims {
             claimed |= tasks;
@@ -261,19 +302,17 @@ impl Walk<'_> {
             }
         }
         requests.claims.clear();
-        for (counter, n) in &requests.counts {
-            self.runtime.counters.add(plan.own.plus(*counter as usize), *n);
-        }
-        requests.counts.clear();
-        if !requests.spawns.is_empty() {
-            for request in requests.spawns.drain(..) {
-                self.runtime.spawn(
-                    self.program,
-                    &plan.spawns[request.edge as usize],
-                    request,
-                    self.now,
-                );
-            }
+        claimed
+    }
+
+    /// Carries out requests that few packets cause: new tasks, wake-ups, deadlines.
+    #[inline(never)]
+    fn drain_rare(&mut self, step: &Step) {
+        let plan = &self.program.nodes[step.node as usize];
+        let BatchState { requests, notifies, .. } = &mut *self.state;
+        for request in requests.spawns.drain(..) {
+            let edge = &plan.spawns[request.edge as usize];
+            self.runtime.spawn(self.program, edge, request, self.now);
         }
         for (edge, key) in &requests.notifies {
             notifies.push((plan.notifies[*edge as usize], *key));
@@ -282,7 +321,6 @@ impl Walk<'_> {
         if let Some(at) = requests.deadline.take() {
             self.runtime.deadlines.set(step.node, at, self.now);
         }
-        claimed
     }
 }
 
@@ -317,7 +355,7 @@ impl Walk<'_> {
             {
                 left &= !tasks;
                 pass(code, plan, tasks, &mut self.state.masks);
-                let packets = u64::from(tasks.count_ones());
+                let packets = u64::from(number_of(tasks));
                 self.runtime.counters.add(plan.counter, packets);
                 #[cfg(test)]
                 self.state.taken.push((plan.counter, tasks));
@@ -343,7 +381,12 @@ impl Walk<'_> {
             return false;
         }
         for step in steps() {
+            // Where two ways lead past it, it has masks, and has seen the packets of the first one.
+            let tasks = tasks & !self.state.masks.slots[step.first_slot as usize];
             let Some(block) = &mut self.blocks[step.node as usize] else { continue };
+            if tasks == 0 {
+                continue;
+            }
             self.state.running = step.node;
             let Runtime { pool, worker, outboxes, delayed, .. } = &mut *self.runtime;
             let room = Room { outboxes, delayed };

@@ -4,7 +4,7 @@ use weever_block::{Block, BlockType, BuildError, Burst, Cx, Env, Mask, PortDoc, 
 use weever_block::{Registry, Shortcut, StateKind};
 use weever_graph::{Effects, Graph, NodeId, NodeKind};
 
-use super::program::{CompiledGraph, ShortcutKind, ShortcutSource};
+use super::program::{CompiledGraph, ShortcutSource};
 
 /// Why a verified graph cannot be compiled.
 #[derive(Debug, thiserror::Error)]
@@ -63,19 +63,8 @@ impl BlockMaker {
         plan: &CompiledGraph,
     ) -> Result<Vec<Option<Box<dyn Shortcut>>>, CompileError> {
         let build = |source: &Option<ShortcutSource>| {
-            let Some(ShortcutSource { place, kind }) = source else { return Ok(None) };
-            let Some(id) = plan.id_at(*place) else { return Ok(None) };
-            let shortcut = match kind {
-                ShortcutKind::Compiled(program) => program.executor(&self.env)?,
-                ShortcutKind::Listed(shortcut) => {
-                    let begins = plan.nodes[id.index()].block_type.map(|t| t.name);
-                    if begins != shortcut.start() {
-                        return Ok(None);
-                    }
-                    self.registry.build_shortcut(shortcut, plan.graph.node(id), &self.env)?
-                }
-            };
-            Ok(Some(shortcut))
+            let there = source.as_ref().filter(|source| plan.id_at(source.place).is_some());
+            Ok(there.map(|source| source.program.executor(&self.env)).transpose()?)
         };
         plan.program.shortcuts.iter().map(build).collect()
     }

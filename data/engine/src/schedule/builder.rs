@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use weever_block::{NodeWay, RunCompiler, ShortcutType};
+use weever_block::{NodeWay, RunCompiler};
 use weever_graph::{Graph, NodeId, NodeKind, Op, PortId};
 
 use super::kept::Kept;
@@ -21,7 +21,6 @@ pub(super) struct EntryBuilder<'a> {
     pub(super) graph: &'a Graph,
     /// The nodes in the order in which they run.
     pub(super) order: &'a [NodeId],
-    pub(super) shortcuts: &'a [&'static ShortcutType],
     pub(super) nodes: &'a [Arc<NodePlan>],
     /// Per node, the ports that lead to it, each once.
     pub(super) incoming: &'a [Vec<PortId>],

@@ -97,7 +97,6 @@ impl CompiledGraph {
                 let builder = EntryBuilder {
                     graph: &graph,
                     order: graph.order(),
-                    shortcuts: registry.shortcuts(),
                     nodes: &nodes,
                     incoming: &kept.incoming,
                     kept: &kept,

@@ -44,7 +44,7 @@ const REMEMBERED: usize = 4096;
 /// The parameter that sets how many flows a node with sharded state has room for, if its type declares
 /// it.
 const FLOWS: &str = "flows";
-const DEFAULT_FLOWS: usize = 65_536;
+const DEFAULT_FLOWS: usize = 262_144;
 
 /// Assigns dispatch points to names. A number is never assigned twice.
 #[derive(Clone, Debug, Default)]

@@ -55,9 +55,8 @@ impl Schedule {
         program.steps(entry).iter().map(|step| &*program.nodes[step.node as usize].name)
     }
 
-    /// The shortcuts and compiled runs: the node at which each begins, its name, and how many ways the graph
-    /// has of it. For people and tests.
-    pub fn shortcuts(&self) -> impl Iterator<Item = (&str, &str, usize)> {
+    /// The compiled runs: the node at which each begins, and how many ways it has. For people and tests.
+    pub fn runs(&self) -> impl Iterator<Item = (&str, usize)> {
         let program = &self.plan.program;
         let known = program.shortcuts.iter().enumerate();
         known.filter_map(|(number, source)| Some((number, source.as_ref()?))).map(
@@ -69,7 +68,7 @@ impl Schedule {
                 let ways =
                     plans.next().map_or(&[][..], |(code, plan)| &code.ways[span(&plan.ways)]);
                 let open = ways.iter().flatten().count();
-                (&*program.nodes[source.place as usize].name, source.kind.name(), open)
+                (&*program.nodes[source.place as usize].name, open)
             },
         )
     }

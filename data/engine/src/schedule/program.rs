@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use weever_block::{BlockType, FlowOwners, RunProgram, ShortcutType};
+use weever_block::{BlockType, FlowOwners, RunProgram};
 use weever_graph::{NodeId, Verified};
 use weever_packet::Mask;
 
@@ -113,12 +113,12 @@ pub(crate) struct Steps {
     pub(crate) steps: u64,
 }
 
-/// Where a shortcut begins, and how a worker gets one.
+/// Where a shortcut begins, and the program of the run from which a worker gets one.
 #[derive(Clone, Debug)]
 pub(crate) struct ShortcutSource {
     /// The place of the node.
     pub(crate) place: u32,
-    pub(crate) kind: ShortcutKind,
+    pub(crate) program: Arc<dyn RunProgram>,
 }
 
 /// What compiling at a node has found; the next graph takes it over while nothing has changed behind the node.
@@ -132,33 +132,6 @@ pub(crate) struct KnownRun {
 
 /// A way, as the places of nodes, each with the port by which it is left.
 pub(crate) type PlaceWay = Box<[(u32, u32)]>;
-
-#[derive(Clone, Debug)]
-pub(crate) enum ShortcutKind {
-    /// Written by hand.
-    Listed(&'static ShortcutType),
-    /// A run that was compiled from the graph.
-    Compiled(Arc<dyn RunProgram>),
-}
-
-impl ShortcutKind {
-    /// Whether it is the same shortcut.
-    pub(crate) fn is(&self, other: &ShortcutKind) -> bool {
-        match (self, other) {
-            (ShortcutKind::Listed(a), ShortcutKind::Listed(b)) => a.name == b.name,
-            (ShortcutKind::Compiled(a), ShortcutKind::Compiled(b)) => Arc::ptr_eq(a, b),
-            _ => false,
-        }
-    }
-
-    /// Its name, for people.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            ShortcutKind::Listed(shortcut) => shortcut.name,
-            ShortcutKind::Compiled(_) => "compiled",
-        }
-    }
-}
 
 /// A shortcut in an entry.
 #[derive(Clone, Debug)]
@@ -361,6 +334,12 @@ impl Program {
         &self.entries[entry.index()].code.steps
     }
 
+    /// The place of the node of `entry`; `None`: it is not in this part of the graph.
+    #[inline]
+    pub(crate) fn node_of(&self, entry: Entry) -> Option<u32> {
+        Some(self.entries[entry.index()].node).filter(|node| *node != NO_NODE)
+    }
+
     /// The only worker that runs the node of `entry`, if there is one.
     #[inline]
     pub(crate) fn home(&self, entry: Entry) -> Option<u16> {
@@ -383,10 +362,8 @@ impl Program {
         let plans = self.entries.iter().flat_map(|entry| &entry.code.shortcuts);
         let used: HashSet<u32> = plans.map(|plan| plan.number).collect();
         for (number, source) in (0..).zip(&mut self.shortcuts) {
-            let is_run =
-                |source: &mut ShortcutSource| matches!(source.kind, ShortcutKind::Compiled(_));
             if !used.contains(&number) {
-                source.take_if(is_run);
+                *source = None;
             }
         }
         self.runs

@@ -1,16 +1,14 @@
-//! Finds the ways of shortcuts and of compiled runs in a graph, by following them as a task would.
+//! Finds the ways of compiled runs in a graph, by following them as a task would.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use weever_block::{BlockType, MAX_WAYS, NodeWay, RunStart, WORKER, Way};
-use weever_graph::{Attr, ENDS, NodeId, NodeKind, Op};
+use weever_block::{BlockType, MAX_WAYS, NodeWay, RunProgram, RunStart};
+use weever_graph::{NodeId, NodeKind, Op};
 
 use super::builder::{EntryBuilder, EntrySlots, append};
-use super::program::{
-    KnownRun, PlaceWay, ShortcutKind, ShortcutPlan, ShortcutSource, StepKind, Steps, WayPlan,
-};
+use super::program::{KnownRun, PlaceWay, ShortcutPlan, ShortcutSource, StepKind, Steps, WayPlan};
 use crate::slots::Counter;
 
 /// The effect of a way on a task.
@@ -23,26 +21,13 @@ struct Walked {
 }
 
 impl EntryBuilder<'_> {
-    /// The shortcut that is tried at a node, as an index into the entry's shortcuts: the first listed one all of whose
-    /// ways exist there (without a compiler, one of them), else the run that begins there, unless another shortcut
-    /// takes packets past it.
+    /// The run that begins at a node, unless another takes packets past it, as an index into the entry's shortcuts.
     pub(super) fn shortcut(
         &mut self,
         start: NodeId,
         order: &[NodeId],
         layout: &EntrySlots,
     ) -> Option<u32> {
-        let name = self.nodes[start.index()].block_type?.name;
-        for shortcut in self.shortcuts.iter().filter(|s| s.start() == Some(name)) {
-            let ways = shortcut.ways.iter().take(MAX_WAYS);
-            let ways: Vec<_> = ways.map(|way| self.follow_types(way, start, order)).collect();
-            let there = ways.iter().filter(|way| way.is_some()).count();
-            let least = if self.compiler.is_some() { ways.len() } else { 1 };
-            if there >= least {
-                let number = self.number(start, ShortcutKind::Listed(shortcut));
-                return Some(self.add_shortcut(number, start, &ways, (order, layout)));
-            }
-        }
         if self.covered.contains(&start) && !self.resumed.contains(&start) {
             return None;
         }
@@ -68,7 +53,7 @@ impl EntryBuilder<'_> {
             None => {
                 let run = compiler.compile(&begin);
                 run.map(|run| {
-                    let number = self.number(start, ShortcutKind::Compiled(run.program));
+                    let number = self.number(start, run.program);
                     (number, run.ways.into())
                 })
             }
@@ -96,16 +81,10 @@ impl EntryBuilder<'_> {
         Some(Some((*number, ways.collect::<Option<_>>()?)))
     }
 
-    /// The engine's number of a shortcut that begins at a node.
-    fn number(&mut self, start: NodeId, kind: ShortcutKind) -> u32 {
+    /// The engine's number of what executes a program from a node on.
+    fn number(&mut self, start: NodeId, program: Arc<dyn RunProgram>) -> u32 {
         let (place, known) = (self.nodes[start.index()].place, &mut *self.shortcut_sources);
-        let same = |known: &Option<ShortcutSource>| {
-            known.as_ref().is_some_and(|known| known.place == place && known.kind.is(&kind))
-        };
-        if let Some(number) = known.iter().position(same) {
-            return number as u32;
-        }
-        let source = Some(ShortcutSource { place, kind });
+        let source = Some(ShortcutSource { place, program });
         let free = known.iter().position(Option::is_none).unwrap_or(known.len());
         match known.get_mut(free) {
             Some(free) => *free = source,
@@ -141,16 +120,6 @@ impl EntryBuilder<'_> {
 
     fn is_observer(&self, id: NodeId) -> bool {
         self.nodes[id.index()].block_type.is_some_and(BlockType::is_observer)
-    }
-
-    /// Follows a way of types from `start`; `None`: the graph does not have it.
-    fn follow_types(&self, way: Way, start: NodeId, order: &[NodeId]) -> Option<Walked> {
-        let mut passed = BTreeSet::new();
-        let walked = self.follow(order, start, |id| {
-            let port = self.listed(id, way, &mut passed)?;
-            self.graph.node(id).port(port)
-        })?;
-        (passed.len() == way.len()).then_some(walked)
     }
 
     /// Follows a way of nodes from `start`; `None`: tasks do not reach all of them.
@@ -192,22 +161,6 @@ impl EntryBuilder<'_> {
             }
         }
         walked.left_by.contains_key(&start).then_some(walked)
-    }
-
-    /// The port by which a way leaves a node, if the node is on it.
-    fn listed(
-        &self,
-        id: NodeId,
-        way: Way,
-        passed: &mut BTreeSet<&'static str>,
-    ) -> Option<&'static str> {
-        let name = self.nodes[id.index()].block_type?.name;
-        let set = |attr: &Attr| matches!(attr, Attr::Param { key, .. } if ![WORKER, ENDS].contains(&key.as_str()));
-        if self.graph.node(id).attrs.iter().any(set) {
-            return None;
-        }
-        let (name, port) = way.iter().find(|(listed, _)| *listed == name)?;
-        passed.insert(name).then_some(*port)
     }
 
     /// The port of an operator once the nodes before it have run; `None` while it is undecided.

@@ -79,7 +79,8 @@ fn codes(schedule: &Schedule) -> impl Iterator<Item = &EntryCode> {
 }
 
 #[test]
-fn a_shortcut_begins_where_a_graph_has_one_of_its_ways() -> Result<(), CompileError> {
+fn a_run_begins_where_the_compiler_finds_one_and_ways_that_tasks_do_not_take_are_closed()
+-> Result<(), CompileError> {
     let mut g = Graph::new("g");
     node(&mut g, "quick", "Quick", &[("false", &[1]), ("true", &[1, 3])]);
     let mut or = Node::new("or", NodeKind::Operator(Op::Or));

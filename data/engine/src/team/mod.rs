@@ -9,6 +9,7 @@
 mod error;
 mod flows;
 mod next;
+mod orders;
 mod partition;
 mod publisher;
 mod reroute;
@@ -32,7 +33,7 @@ use crate::schedule::{
 use crate::slots::Slots;
 use crate::{Attached, Engine, Limits, Schedule, Worker};
 pub use error::TeamError;
-pub use flows::{FlowLists, FlowMoves};
+pub use orders::{FlowLists, FlowMoves};
 pub use partition::Fit;
 use partition::{Running, WorkerHandle, annotate_and_verify, partition};
 pub use publisher::{Published, Publisher};

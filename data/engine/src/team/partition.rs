@@ -9,7 +9,7 @@ use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Port, PortId, Veri
 use super::TeamError;
 use crate::counters::Cells;
 use crate::mailbox::{Mailbox, Waker};
-use crate::moves::MoveInbox;
+use crate::moves::{FlowOrder, MoveInbox};
 use crate::schedule::{CompiledGraph, DEFAULT, FROM_QUEUE, Homes, Idps, TO_QUEUE, Update};
 use crate::slots::Slots;
 
@@ -23,6 +23,14 @@ pub(super) struct WorkerHandle {
     pub(super) moves: Arc<MoveInbox>,
     /// The start node of each link's packets.
     pub(super) sources: Vec<(u16, String)>,
+}
+
+impl WorkerHandle {
+    /// Orders the worker to list or to move flows.
+    pub(super) fn order(&self, order: FlowOrder) {
+        self.moves.put(order);
+        self.waker.wake();
+    }
 }
 
 /// The graph that the workers run, or will run at their next turn.

@@ -9,10 +9,9 @@ use weever_graph::{ChangeSet, Graph, Verified, apply};
 
 use super::TeamError;
 use super::next::{Compiler, Next};
+use super::orders::OpenOrders;
 use super::partition::{Fit, PartSelection, Running, WorkerHandle, annotate_and_verify, partition};
 use super::reroute::{Pausing, Reroute};
-use crate::mailbox::Waker;
-use crate::moves::FlowOrder;
 use crate::quiet::Quiet;
 use crate::schedule::{BlockMaker, Homes, Idp, NodeRef, Update};
 
@@ -48,7 +47,15 @@ pub struct Publisher {
     /// Held only to copy or replace the pointer.
     running: Mutex<Arc<Running>>,
     quiet: Arc<Quiet>,
-    patience: Duration,
+    patience: Mutex<Patience>,
+    open_orders: OpenOrders,
+}
+
+/// How long a change waits.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// For the workers.
+    adoption: Duration,
     /// The longest pause in reception.
     pause: Duration,
 }
@@ -66,14 +73,15 @@ impl Publisher {
         quiet: Arc<Quiet>,
     ) -> Publisher {
         let (turn, running) = (Mutex::default(), Mutex::new(Arc::new(running)));
-        let (handles, patience, pause) = (handles.into(), ADOPT_TIMEOUT, PAUSE);
-        Publisher { handles, maker, homes, turn, running, quiet, patience, pause }
+        let patience = Mutex::new(Patience { adoption: ADOPT_TIMEOUT, pause: PAUSE });
+        let (handles, open_orders) = (handles.into(), OpenOrders::default());
+        Publisher { handles, maker, homes, turn, running, quiet, patience, open_orders }
     }
 
-    /// Sets how long a change waits for the workers, instead of five seconds, and how long reception pauses.
-    #[cfg(test)]
-    pub(crate) fn patient(self, patience: Duration) -> Publisher {
-        Publisher { patience, pause: patience, ..self }
+    /// Sets how long a change waits for the workers, instead of five seconds, and how long it has reception pause,
+    /// instead of 50 ms. For callers who [turn](crate::Worker::turn) the workers themselves.
+    pub fn set_patience(&self, patience: Duration) {
+        *lock(&self.patience) = Patience { adoption: patience, pause: patience };
     }
 
     fn running(&self) -> Arc<Running> {
@@ -129,17 +137,12 @@ impl Publisher {
         running.idps.sharded().map(|(name, owners)| (name.to_owned(), owners.clone())).collect()
     }
 
-    /// Orders a worker to list or move flows; whether there is such a worker.
-    pub(super) fn give_order(&self, worker: u16, order: FlowOrder) -> bool {
-        let Some(handle) = self.handles.get(usize::from(worker)) else { return false };
-        handle.moves.put(order);
-        handle.waker.wake();
-        true
+    pub(super) fn handles(&self) -> &[WorkerHandle] {
+        &self.handles
     }
 
-    /// What wakes each worker.
-    pub(super) fn wakers(&self) -> Vec<Waker> {
-        self.handles.iter().map(|handle| handle.waker.clone()).collect()
+    pub(super) fn open_orders(&self) -> &OpenOrders {
+        &self.open_orders
     }
 
     /// The name of each worker with the number of the graph that it runs.
@@ -241,7 +244,9 @@ impl Publisher {
         slots.keep(plans.iter().map(|plan| &*plan.layout));
         let cells = updates.iter().map(|update| update.cells.clone()).collect();
         on_success();
-        let team = Pausing { handles: &self.handles, quiet: &self.quiet, longest: self.pause };
+        let longest = lock(&self.patience).pause;
+        let orders = &self.open_orders;
+        let team = Pausing { handles: &self.handles, orders, quiet: &self.quiet, longest };
         let reroute = Reroute::begin(team, running, &plans, &idps);
         let now = Running { logical: next.logical, plans, idps, slots, cells, epoch };
         *lock(&self.running) = Arc::new(now);
@@ -298,12 +303,13 @@ impl Publisher {
     }
 
     fn wait(&self, epoch: u64) -> Result<(), TeamError> {
-        let until = Instant::now() + self.patience;
+        let waited = lock(&self.patience).adoption;
+        let until = Instant::now() + waited;
         match self.handles.iter().find(|handle| !handle.mailbox.wait(epoch, until)) {
             None => Ok(()),
             Some(handle) => {
                 let worker = handle.name.clone();
-                Err(TeamError::NotAdopted { worker, epoch, waited: self.patience })
+                Err(TeamError::NotAdopted { worker, epoch, waited })
             }
         }
     }

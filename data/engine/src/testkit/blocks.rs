@@ -1,13 +1,15 @@
 //! The blocks: deciders, and those that take packets away, wait, wake and keep count; a row of blocks,
-//! and the shortcut past them.
+//! and the compiler of runs past them.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use weever_block::{
-    Block, BlockType, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, Priority,
-    Registry, Shortcut, ShortcutType, State, StateKind, Ways, bits,
+    Block, BlockType, Build, BuildError, Burst, CompiledRun, Cx, Env, Mask, NodeWay, ParamDoc,
+    PortDoc, Ports, Priority, Registry, RunCompiler, RunProgram, RunStart, Shortcut, State,
+    StateKind, Ways, bits,
 };
-use weever_graph::Effects;
+use weever_graph::{Effects, NodeId, NodeKind};
 use weever_packet::Buffer;
 
 use super::hash;
@@ -112,7 +114,7 @@ pub(crate) fn registry() -> Registry {
             &TWO, &ONE, &ECHO, &PASS_ON, &THREE, &NEEDY, &EATER, &SENDER, &MOVER, &PARENT,
             &BLOCKER, &WAKER, &KEEPER, &GATE, &BELL, &ONLY, &QUICK, &SWIFT,
         ])
-        .with_shortcuts(&[&SHORTCUT])
+        .with_compiler(&QuickAndSwift)
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -288,17 +290,56 @@ static SWIFT: BlockType = BlockType {
 const QUICK_SEED: u64 = 11;
 const SWIFT_SEED: u64 = 12;
 
-static SHORTCUT: ShortcutType = ShortcutType {
-    name: "QuickAndSwift",
-    summary: "",
-    ways: &[
-        &[("Quick", "true"), ("Swift", "false")],
-        &[("Quick", "false")],
-        // Swift is an end of this one, where there is a Swift.
-        &[("Quick", "true")],
-    ],
-    make: |_| Ok(Box::new(QuickAndSwift)),
-};
+/// Compiles a run at each Quick: past the first Swift behind its port `true`, if there is one, and past Quick alone.
+#[derive(Clone, Copy, Debug)]
+struct QuickAndSwift;
+
+impl RunCompiler for QuickAndSwift {
+    fn compile(&self, start: &RunStart<'_>) -> Option<CompiledRun> {
+        let node = start.graph.node(start.node);
+        if !is(start, start.node, &QUICK) || node.param("seed").is_some() {
+            return None;
+        }
+        let port = |name| Some((start.node, node.port(name)? as u32));
+        let (no, yes) = (port("false")?, port("true")?);
+        // A way that tasks do not reach the end of is closed by the engine.
+        let past = behind(start, yes.1).find_map(|id| {
+            let left = start.graph.node(id).port("false")?;
+            is(start, id, &SWIFT).then_some((id, left as u32))
+        });
+        let both: NodeWay = past.map_or(NodeWay::new(), |past| vec![yes, past]);
+        // Swift is an end of the last one, where there is a Swift.
+        Some(CompiledRun { ways: vec![both, vec![no], vec![yes]], program: Arc::new(*self) })
+    }
+
+    fn before(&self, _: &RunStart<'_>) -> u64 {
+        0
+    }
+}
+
+fn is(start: &RunStart<'_>, id: NodeId, block: &'static BlockType) -> bool {
+    (start.type_of)(id).is_some_and(|found| found.name == block.name)
+}
+
+/// The nodes behind a port, and behind the operators there.
+fn behind<'a>(start: &'a RunStart<'a>, port: u32) -> impl Iterator<Item = NodeId> + 'a {
+    let first = &start.graph.node(start.node).ports[port as usize].targets;
+    let mut ahead: Vec<NodeId> = first.iter().rev().copied().collect();
+    std::iter::from_fn(move || {
+        let id = ahead.pop()?;
+        let node = start.graph.node(id);
+        if matches!(node.kind, NodeKind::Operator(_)) {
+            ahead.extend(node.ports.iter().flat_map(|port| &port.targets));
+        }
+        Some(id)
+    })
+}
+
+impl RunProgram for QuickAndSwift {
+    fn executor(&self, _: &Env) -> Result<Box<dyn Shortcut>, BuildError> {
+        Ok(Box::new(*self))
+    }
+}
 
 /// A boolean of a packet's hash.
 struct Decide(u64);
@@ -316,12 +357,10 @@ fn decide(seed: u64, burst: &Burst, task: usize) -> bool {
 }
 
 /// Leaves one packet in eight to the blocks.
-struct QuickAndSwift;
-
 impl Shortcut for QuickAndSwift {
     fn run(&mut self, _: &Cx<'_>, burst: &mut Burst, input: Mask, ways: &mut Ways) {
         for i in bits(input) {
-            assert!(burst.get(i).is_some(), "a shortcut gets packets only");
+            assert!(burst.get(i).is_some(), "a run gets packets only");
             if hash(13, burst.get(i).map_or(&[], Buffer::data)) & 7 != 0 {
                 let way = match (decide(QUICK_SEED, burst, i), decide(SWIFT_SEED, burst, i)) {
                     (true, false) => 0,

@@ -17,7 +17,7 @@ pub(crate) struct NodeSpec {
 /// Kinds below this have no state.
 pub(crate) const STATELESS: u8 = 17;
 pub(crate) const KINDS: u8 = 21;
-/// Where a shortcut begins, and where it goes on.
+/// Where a run begins, and where it goes on.
 pub(crate) const QUICK_KINDS: [u8; 2] = [21, 22];
 
 fn shape(kind: u8) -> (NodeKind, &'static str) {

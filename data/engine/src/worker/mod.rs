@@ -91,6 +91,13 @@ impl Worker {
         self.mailbox.get_or_insert_default().clone()
     }
 
+    /// Says whether the caller calls [`turn`](Self::turn) again and again from now on, as [`run`](Self::run) does:
+    /// changes of the graph then wait for this worker, and have its reception pause if they must. A worker that
+    /// nobody runs counts as switched. For callers with a clock of their own, who make changes on another thread.
+    pub fn attend(&mut self, attends: bool) {
+        self.join_team().set_runs(attends);
+    }
+
     /// Has the worker take part in its team's pauses.
     pub(crate) fn pause_with(&mut self, quiet: Arc<Quiet>) {
         self.quiet = Some(quiet);
@@ -248,8 +255,7 @@ impl Worker {
 
     /// Receives a burst and runs it; returns how many packets it had, and how many there was room for.
     fn receive_burst(&mut self, index: usize, now: Nanos, turn: &mut Turn) -> (usize, usize) {
-        let room = self.egress.room_for(index, &self.engine).min(self.engine.flow_room());
-        let max = room.min(BURST);
+        let max = self.egress.room_for(index, &self.engine).min(BURST);
         if max == 0 {
             return (0, 0);
         }

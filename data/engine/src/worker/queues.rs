@@ -164,18 +164,23 @@ impl Egress {
     pub(super) fn room_for(&self, index: usize, engine: &Engine) -> usize {
         match self.needs[index] {
             None => usize::MAX,
-            Some(needs) => engine.room_of(|link| needs.used(link) && !self.stuck[link]),
+            Some(needs) => {
+                let rings = if needs.to_owners { engine.ring_room() } else { usize::MAX };
+                engine.room_of(|link| needs.used(link) && !self.stuck[link]).min(rings)
+            }
         }
     }
 
     /// Learns from a queue's last burst which links its next packets need. Where they would be lost
     /// if they were not received, only the room for answers counts, and only while there is nothing
     /// but answers: work on packets that end in a full outbox of their own link would be in vain.
-    /// Where they wait at their sender, every link counts that they went to.
+    /// Where they wait at their sender, every link counts that they went to, and the rings to the owners of flows.
     #[inline]
     pub(super) fn learn(&mut self, index: usize, from: &Attached, n: usize, offered: Offered) {
         let answers = offered.used_only(from.link.into()) && offered.packets >= n;
-        self.needs[index] = (answers || from.queue.holds_back()).then_some(offered);
+        let mut needs = offered;
+        needs.to_owners &= from.queue.holds_back();
+        self.needs[index] = (answers || from.queue.holds_back()).then_some(needs);
     }
 
     fn send_by_many(

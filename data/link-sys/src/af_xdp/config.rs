@@ -6,7 +6,7 @@ use std::time::Duration;
 use weever_ebpf::xdp::Port;
 use weever_packet::Pool;
 
-use super::OpenError;
+use super::{OpenError, Pins};
 
 /// The traffic taken from a device that the kernel uses too.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +102,16 @@ pub struct AfXdpConfig {
     pub pool: Pool,
     /// The traffic taken from the device.
     pub share: Share,
+    /// With [`Share::Ports`]: the first and the last of the ports that are taken in any case, of UDP and TCP, for
+    /// connections that begin here.
+    pub ephemeral: Option<(u16, u16)>,
+    /// With [`Share::Ports`]: where ports and attachment outlive the process. What was left there is taken over without
+    /// a gap; its ports are [held](weever_ebpf::xdp::PortTable::held). Their folder has been
+    /// [made](Pins::prepare).
+    pub pins: Option<Pins>,
+    /// With [`Share::Ports`]: how long packets for the ports that find no socket are dropped from now on, unless
+    /// [extended](weever_ebpf::xdp::PortTable::extend_lease).
+    pub lease: Duration,
     /// Which queues.
     pub queues: Queues,
     /// How many sockets each device queue has: the link has so many queues for each of the device's,
@@ -142,6 +152,9 @@ impl AfXdpConfig {
             interface: interface.into(),
             pool,
             share: Share::None,
+            ephemeral: None,
+            pins: None,
+            lease: Duration::ZERO,
             queues: Queues::All,
             sockets_per_queue: 1,
             threads_per_queue: 1,

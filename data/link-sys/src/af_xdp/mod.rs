@@ -2,7 +2,7 @@
 //!
 //! One socket per device queue, all over the pool's memory, which the kernel registers once (UMEM).
 //! A steering program in the driver sends our frames to the sockets and leaves the rest to the
-//! kernel; it goes with the process, so that even a killed one leaves the device usable.
+//! kernel; it goes with the process, so that even a killed one leaves the device usable, unless [`Pins`] keep it.
 //!
 //! As long as a device is open, it receives frames for all groups of stations: the stack may be in
 //! any of them.
@@ -24,6 +24,7 @@ mod bare;
 mod config;
 mod error;
 mod open;
+mod pins;
 mod queue;
 mod receive;
 mod rings;
@@ -36,6 +37,7 @@ pub use bare::Bare;
 pub use config::{AfXdpConfig, Attach, ChecksumOffload, Queues, RingSizes, Share};
 pub use error::{OpenError, ThreadsError};
 pub use open::AfXdp;
+pub use pins::Pins;
 pub use sharing::ReceiveThreads;
 pub use steering::Steering;
 pub use weever_ebpf::xdp::Port;

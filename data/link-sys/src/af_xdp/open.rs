@@ -129,7 +129,7 @@ impl<'a> Opening<'a> {
         let threads = ReceiveThreads::new(config.threads_per_queue.max(1), sockets);
         let threads = threads.map_err(|error| OpenError::threads(&device.name, error))?;
         let (rings, lend) = sizes(config, queues, sockets)?;
-        let steering = Steering::load(&config.share, queues, sockets, config.classifies)
+        let steering = Steering::load(config, queues, sockets)
             .map_err(|error| OpenError::bpf(&device.name, error))?;
         let (steering, deadline) = (Arc::new(steering), Instant::now() + config.patience);
         let threads = Arc::new(threads);

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use weever_ebpf::sys::{AttachMode, BpfError, Map, MapKind, XdpLink};
 use weever_ebpf::xdp::classify::{Classifier, Fallback, Sink, Target};
-use weever_ebpf::xdp::{Gate, Share as SteerShare, Steer};
+use weever_ebpf::xdp::{Gate, PortTable, Share as SteerShare, Steer};
 
-use super::{Attach, Share};
+use super::{AfXdpConfig, Attach, Pins, Share};
 
 /// How many filters that look at the same bits there may be.
 const FILTERS: u32 = 1 << 16;
@@ -19,6 +19,8 @@ const FILTERS: u32 = 1 << 16;
 #[derive(Debug)]
 pub struct Steering {
     program: Program,
+    /// Where it outlives the process.
+    pins: Option<Pins>,
 }
 
 #[derive(Debug)]
@@ -31,28 +33,77 @@ enum Program {
 
 impl Steering {
     pub(super) fn load(
-        share: &Share,
+        config: &AfXdpConfig,
         queues: u16,
         sockets: u16,
-        classifies: bool,
     ) -> Result<Steering, BpfError> {
-        let (kind, addresses, ports) = match share {
-            Share::None => (SteerShare::None, &[][..], &[][..]),
-            Share::Address(addresses) => (SteerShare::Address, &addresses[..], &[][..]),
-            Share::Ports(addresses, ports) => (SteerShare::Ports, &addresses[..], &ports[..]),
+        let (gate, addresses, ports, pins) = match &config.share {
+            Share::None => (Gate::new(SteerShare::None)?, &[][..], &[][..], None),
+            Share::Address(addresses) => {
+                (Gate::new(SteerShare::Address)?, &addresses[..], &[][..], None)
+            }
+            Share::Ports(addresses, ports) => {
+                let table = match &config.pins {
+                    Some(pins) => pins.ports(config.ephemeral)?,
+                    None => PortTable::new(config.ephemeral)?,
+                };
+                // Before the first packet comes.
+                table.extend_lease(config.lease)?;
+                (Gate::by_port(table)?, &addresses[..], &ports[..], config.pins.clone())
+            }
         };
-        let program = if sockets == 1 && !classifies {
-            Program::Plain(Box::new(Steer::load(kind, u32::from(queues))?), OnceLock::new())
+        let program = if sockets == 1 && !config.classifies {
+            Program::Plain(Box::new(Steer::behind(gate, u32::from(queues))?), OnceLock::new())
         } else {
-            sorted(kind, queues, sockets)?
+            sorted(gate, queues, sockets)?
         };
-        let steering = Steering { program };
+        let steering = Steering { program, pins };
         addresses.iter().try_for_each(|address| steering.add_address(*address))?;
         ports.iter().try_for_each(|port| steering.add_port(*port))?;
         Ok(steering)
     }
 
+    /// Attaches the program, in the place of one that was left attached.
     pub(super) fn attach(&self, ifindex: u32, attach: Attach) -> Result<AttachMode, BpfError> {
+        let Some(pins) = &self.pins else { return self.attach_anew(ifindex, attach) };
+        if let Some(mode) = self.take_over(pins, attach)? {
+            return Ok(mode);
+        }
+        let mode = self.attach_anew(ifindex, attach)?;
+        match &self.program {
+            Program::Plain(_, link) => link.get().map(|link| pins.keep_link(link)),
+            Program::Sorted(_, classifier) => {
+                lock(classifier).link().map(|link| pins.keep_link(link))
+            }
+        }
+        .transpose()?;
+        Ok(mode)
+    }
+
+    /// No frame passes by neither program. `None` if no attachment was left, or one of another mode or of an interface
+    /// that is gone.
+    fn take_over(&self, pins: &Pins, attach: Attach) -> Result<Option<AttachMode>, BpfError> {
+        let Some(link) = pins.link()? else { return Ok(None) };
+        let mode = link.mode();
+        let fits = match attach {
+            Attach::Auto => true,
+            Attach::Native => mode == AttachMode::Native,
+            Attach::Generic => mode == AttachMode::Generic,
+        };
+        let taken = match &self.program {
+            _ if !fits => false,
+            Program::Plain(steer, kept) => {
+                link.replace(steer.program()).map(|()| kept.get_or_init(|| link)).is_ok()
+            }
+            Program::Sorted(_, classifier) => lock(classifier).take_over(link).is_ok(),
+        };
+        if !taken {
+            pins.forget_link();
+        }
+        Ok(taken.then_some(mode))
+    }
+
+    fn attach_anew(&self, ifindex: u32, attach: Attach) -> Result<AttachMode, BpfError> {
         let mode = match attach {
             Attach::Auto => None,
             Attach::Native => Some(AttachMode::Native),
@@ -75,6 +126,17 @@ impl Steering {
                 Ok(classifier.mode().unwrap_or(AttachMode::Generic))
             }
         }
+    }
+
+    /// Leaves a mark beside the ports that outlive the process: a file with this name. False without
+    /// [`Pins`].
+    ///
+    /// # Errors
+    /// [`BpfError::Setting`] unless ports are shared; the kernel's word.
+    pub fn mark(&self, name: &str) -> Result<bool, BpfError> {
+        let ports = self.ports()?;
+        let Some(pins) = &self.pins else { return Ok(false) };
+        pins.mark(ports, name).map(|()| true)
     }
 
     /// `place` numbers the link's queues.
@@ -105,8 +167,8 @@ impl Steering {
 }
 
 /// A classifier behind a gate.
-fn sorted(share: SteerShare, queues: u16, sockets: u16) -> Result<Program, BpfError> {
-    let gate = Arc::new(Gate::new(share)?);
+fn sorted(gate: Gate, queues: u16, sockets: u16) -> Result<Program, BpfError> {
+    let gate = Arc::new(gate);
     let (queues, sockets) = (u32::from(queues), u32::from(sockets));
     let map = Map::create(MapKind::XskMap, "weever_xsks", 4, 4, (queues * sockets).max(1))?;
     let (sink, first) = (Sink::Sockets { map, queues: sockets }, Fallback::To(Target::Queue(0)));

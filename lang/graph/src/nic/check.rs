@@ -37,6 +37,8 @@ pub enum Part {
     Hash,
     /// The number of a hash table's entries.
     Entries,
+    /// The queue of packets that are not hashed.
+    Unhashed,
     /// The hashed fields of a flow type: its position in [`RssModel::types`].
     Hashed(usize),
 }
@@ -258,13 +260,22 @@ impl RssModel {
 
     fn checked(&self, declared: Option<QueueRange>) -> Vec<Problem> {
         let mut found = Problems(Vec::new());
-        if self.hash == (RssHash::Toeplitz { key_len: 0 }) {
+        if matches!(self.hash, RssHash::Toeplitz { key_len: 0, .. }) {
             found.add(Part::Hash, "a key of 0 bytes hashes nothing", "");
         }
         if self.entries == 0 {
             found.add(Part::Entries, "a table of 0 entries spreads nothing", "");
         }
         found.range(Part::Queues, self.queues, declared);
+        if let Some(queue) = self.unhashed
+            && declared.is_some_and(|all| !all.contains(queue))
+        {
+            found.add(
+                Part::Unhashed,
+                format!("queue {queue} of unhashed packets is not declared"),
+                "",
+            );
+        }
         for (i, RssType { flow_type, choices }) in self.types.iter().enumerate() {
             if self.types[..i].iter().any(|t| t.flow_type == *flow_type) {
                 let message = format!("the flow type {flow_type} is listed twice");

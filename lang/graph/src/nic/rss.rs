@@ -8,8 +8,10 @@ use crate::Field;
 pub struct RssModel {
     /// The hash function.
     pub hash: RssHash,
-    /// How many entries the table has. Packets that are not hashed use entry 0.
+    /// How many entries the table has.
     pub entries: u32,
+    /// The queue of packets that are not hashed; without one, they use entry 0 of the table.
+    pub unhashed: Option<u32>,
     /// The queues that an entry can hold.
     pub queues: QueueRange,
     /// The hashed fields of packets of each flow type; the others are not hashed.
@@ -25,11 +27,16 @@ pub enum RssHash {
     Toeplitz {
         /// The key's length in bytes.
         key_len: u32,
+        /// Whether both directions of a connection have the same hash, because of each pair of fields their
+        /// OR and their XOR are hashed instead (`RXH_XFRM_SYM_OR_XOR`).
+        symmetric: bool,
     },
     /// CRC-32.
     Crc32,
     /// The exclusive or of the fields.
     Xor,
+    /// One that nobody can predict: plans do not tell where it sends a single connection.
+    Own,
 }
 
 /// The hashed fields of one flow type's packets.

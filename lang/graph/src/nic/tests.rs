@@ -99,6 +99,7 @@ fn a_transport_is_hashed_as_its_network_if_nothing_else_is_said() {
     let rss = RssModel {
         hash: RssHash::Crc32,
         entries: 128,
+        unhashed: None,
         queues: QueueRange { lo: 0, hi: 15 },
         types: vec![two, ip],
         contexts: 0,

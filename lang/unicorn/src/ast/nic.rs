@@ -90,6 +90,8 @@ pub enum RssLine {
     Queues(QueueRange),
     /// `contexts N`.
     Contexts(u32),
+    /// `unhashed queue N`.
+    Unhashed(u32),
     /// `tcp4 4tuple or 2tuple`.
     Hashed(RssType),
 }

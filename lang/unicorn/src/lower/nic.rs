@@ -182,13 +182,14 @@ impl Context<'_, '_> {
     pub(super) fn rss(&mut self, node: &mut Node, block: &Block<RssLine>, whole: Loc) {
         let mut places = Places::new(whole);
         let (mut hash, mut entries, mut queues) = (None, None, None);
-        let (mut types, mut contexts) = (Vec::new(), 0);
+        let (mut types, mut contexts, mut unhashed) = (Vec::new(), 0, None);
         for line in &block.lines {
             let part = match &line.kind {
                 RssLine::Hash(_) => Part::Hash,
                 RssLine::Entries(_) => Part::Entries,
                 RssLine::Queues(_) => Part::Queues,
                 RssLine::Contexts(_) => Part::Types,
+                RssLine::Unhashed(_) => Part::Unhashed,
                 RssLine::Hashed(_) => Part::Hashed(types.len()),
             };
             self.once(part, line.loc, &mut places);
@@ -197,6 +198,7 @@ impl Context<'_, '_> {
                 RssLine::Entries(n) => entries = Some(*n),
                 RssLine::Queues(range) => queues = Some(*range),
                 RssLine::Contexts(n) => contexts = *n,
+                RssLine::Unhashed(queue) => unhashed = Some(*queue),
                 RssLine::Hashed(hashed) => types.push(hashed.clone()),
             }
         }
@@ -205,8 +207,8 @@ impl Context<'_, '_> {
             let help = "add for instance `entries 128` and `queues 0 .. 15`";
             return self.diagnostics.push(Diagnostic::error(whole.range(), message).help(help));
         };
-        let hash = hash.unwrap_or(RssHash::Toeplitz { key_len: 40 });
-        let model = RssModel { hash, entries, queues, types, contexts };
+        let hash = hash.unwrap_or(RssHash::Toeplitz { key_len: 40, symmetric: false });
+        let model = RssModel { hash, entries, unhashed, queues, types, contexts };
         let problems = match self.queues {
             Some(queues) => model.check_for(queues),
             None => model.check(),

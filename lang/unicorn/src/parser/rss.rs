@@ -7,9 +7,9 @@ use crate::Diagnostic;
 use crate::ast::{ClauseKind, Comments, Node, NodeKind, RssLine};
 use crate::token::Kind;
 
-const LINES: [&str; 13] = [
-    "hash", "entries", "queues", "contexts", "tcp4", "udp4", "sctp4", "ip4", "tcp6", "udp6",
-    "sctp6", "ip6", "ether",
+const LINES: [&str; 14] = [
+    "hash", "entries", "queues", "contexts", "unhashed", "tcp4", "udp4", "sctp4", "ip4", "tcp6",
+    "udp6", "sctp6", "ip6", "ether",
 ];
 
 const CHOICES: &str = "it is `4tuple`, `2tuple` or `none`";
@@ -24,6 +24,10 @@ impl Parser<'_> {
             "hash" => RssLine::Hash(self.hash()?),
             "entries" => RssLine::Entries(self.number("the number of entries")?),
             "queues" => RssLine::Queues(self.range("a queue")?),
+            "unhashed" => {
+                self.keyword("queue")?;
+                RssLine::Unhashed(self.number("a queue")?)
+            }
             "contexts" => RssLine::Contexts(self.number("the number of contexts")?),
             flow_type => RssLine::Hashed(RssType {
                 flow_type: FlowType::from_name(flow_type)?,
@@ -33,12 +37,14 @@ impl Parser<'_> {
     }
 
     fn hash(&mut self) -> Option<RssHash> {
-        match self.one_of(&["toeplitz", "crc32", "xor"], "a hash function")? {
+        match self.one_of(&["toeplitz", "crc32", "xor", "own"], "a hash function")? {
             "toeplitz" => {
                 self.keyword("key")?;
-                Some(RssHash::Toeplitz { key_len: self.number("the key's length in bytes")? })
+                let key_len = self.number("the key's length in bytes")?;
+                Some(RssHash::Toeplitz { key_len, symmetric: self.take_keyword("symmetric") })
             }
             "crc32" => Some(RssHash::Crc32),
+            "own" => Some(RssHash::Own),
             _ => Some(RssHash::Xor),
         }
     }

@@ -2,26 +2,55 @@
 
 use weever_graph::{Field, Predicate};
 
-use super::labels;
+use super::{fields, labels};
 
-pub(super) const KNOWN: &str = "known are ether[12:2], arp[6:2], ip[0], ip[6:2], ip[8], ip[9], \
-    ip[12:4], ip[16:4], ip6[6], icmp[0], icmp[1], \
+pub(super) const KNOWN: &str = "known are ether[12:2], arp[6:2], ip[0], ip[2:2], ip[6], ip[7], \
+    ip[6:2], ip[8], ip[9], ip[12:4], ip[16:4], ip6[6], ip6[7], icmp[0], icmp[1], \
     icmp6[0], icmp6[1], tcp[13], and [0:2] and [2:2] of tcp, udp and sctp";
 
 /// The field at a byte offset.
 pub(super) enum ByteField {
     /// A field and nothing else.
     Whole(Field),
-    /// A field of `bits` bits, `shift` bits from the right.
-    Part { field: Field, shift: u32, bits: u32 },
+    /// Bits of one or more fields.
+    Parts(&'static [Part]),
 }
+
+/// Bits of a field among the bytes.
+pub(super) struct Part {
+    pub(super) field: Field,
+    /// Its bits, in the bytes.
+    pub(super) within: u128,
+    /// How far to the left they stand in the field; to the right, if negative.
+    up: i32,
+}
+
+impl Part {
+    /// The test of the field that a test of the bytes is.
+    pub(super) fn test(&self, mask: u128, value: u128) -> Predicate {
+        let moved = |bits: u128| match self.up {
+            0.. => (bits & self.within) << self.up,
+            _ => (bits & self.within) >> -self.up,
+        };
+        fields::masked(self.field, moved(mask), moved(value))
+    }
+}
+
+const VERSION: Part = Part { field: Field::IpVersion, within: 0xf0, up: -4 };
+/// The header's length is in words there, and in bytes in the field.
+const HEADER: Part = Part { field: Field::Ip4Hlen, within: 0x0f, up: 2 };
+const FRAGMENT: Part = Part { field: Field::Ip4Frag, within: 0x3fff, up: 0 };
+const FRAGMENT_HIGH: Part = Part { field: Field::Ip4Frag, within: 0x3f, up: 8 };
+const FRAGMENT_LOW: Part = Part { field: Field::Ip4Frag, within: 0xff, up: 0 };
 
 pub(super) fn field_at(proto: &str, place: &str) -> Option<ByteField> {
     let field = match (proto, place) {
-        ("ip", "0") => return Some(ByteField::Part { field: Field::IpVersion, shift: 4, bits: 4 }),
-        ("ip", "6:2") => {
-            return Some(ByteField::Part { field: Field::Ip4Frag, shift: 0, bits: 14 });
-        }
+        ("ip", "0") => return Some(ByteField::Parts(&[VERSION, HEADER])),
+        ("ip", "6:2") => return Some(ByteField::Parts(&[FRAGMENT])),
+        ("ip", "6") => return Some(ByteField::Parts(&[FRAGMENT_HIGH])),
+        ("ip", "7") => return Some(ByteField::Parts(&[FRAGMENT_LOW])),
+        ("ip", "2:2") => Field::Ip4Len,
+        ("ip6", "7") => Field::Ip6Hops,
         ("ether", "12:2") => Field::EthType,
         ("arp", "6:2") => Field::ArpOp,
         ("arp", "24:4") => Field::ArpTpa,

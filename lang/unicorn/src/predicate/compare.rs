@@ -5,7 +5,7 @@ use weever_suggest::did_you_mean;
 
 use super::parse::{ParseResult, Parser};
 use super::token::Token;
-use super::{fields, labels};
+use super::{fields, labels, services};
 
 impl Parser<'_> {
     /// The part after a field: `[& mask] OP value`, `OP field`, `in lo-hi` or `in SET`.
@@ -102,6 +102,13 @@ impl Parser<'_> {
         Ok(bits)
     }
 
+    /// Whether `|tcp-FLAG` follows.
+    fn another_flag(&self) -> bool {
+        let mut ahead = self.clone();
+        let flag = |word: &str| named(Field::TcpFlags, word).is_some();
+        ahead.take(Token::Sign("|")) && matches!(ahead.next(), Token::Word(word) if flag(word))
+    }
+
     /// A value that fits the field, and the mask if a prefix length follows it. Bits behind the
     /// prefix are cleared.
     pub(super) fn number_or_prefix(&mut self, field: Field) -> ParseResult<(Option<u128>, u128)> {
@@ -115,14 +122,20 @@ impl Parser<'_> {
             None => (word, None),
         };
         let value = fields::value(value).or_else(|| named(field, value));
-        let Some(value) = value.filter(|v| *v <= field.full_mask()) else {
+        let Some(mut value) = value.filter(|v| *v <= field.full_mask()) else {
             let (bits, name) = (field.bits(), fields::field_name(field));
             let said = format!("`{word}` is no value of {name}, which has {bits} bits");
-            return match matches!(field, Field::L4Src | Field::L4Dst) {
-                true => at.fail_with(said, "names of services are not looked up: write a number"),
+            let is_name = word.starts_with(|c: char| c.is_ascii_alphabetic());
+            return match matches!(field, Field::L4Src | Field::L4Dst) && is_name {
+                true => at.fail_with(said, &service_help(word)),
                 false => at.fail(said),
             };
         };
+        // `tcp-syn|tcp-ack`, as libpcap has it without parentheses.
+        while field == Field::TcpFlags && self.another_flag() {
+            self.next();
+            value |= self.number(field)?;
+        }
         let mask = length.map(|l| l.parse().ok().and_then(|l| fields::prefix_mask(field, l)));
         match mask {
             Some(None) => at.fail(format!("`{word}` has no valid prefix length")),
@@ -159,6 +172,12 @@ fn with_field(left: Field, sign: &str, right: Field) -> Predicate {
     }
 }
 
+/// The names of services are a list of ours.
+fn service_help(word: &str) -> String {
+    let plain = || "that service's name is not among those that are known: write its number".into();
+    did_you_mean(word, services::names()).unwrap_or_else(plain)
+}
+
 fn named(field: Field, name: &str) -> Option<u128> {
     let flag = |name: &str| {
         let flags = ["fin", "syn", "rst", "push", "ack", "urg", "ece", "cwr"];
@@ -169,6 +188,7 @@ fn named(field: Field, name: &str) -> Option<u128> {
         Field::Ip4Proto | Field::Ip6Next | Field::IpUpper => labels::protocol(name),
         Field::TcpFlags => flag(name),
         Field::IcmpType => labels::icmp_type(name),
+        Field::L4Src | Field::L4Dst => services::port(name),
         Field::EthType => match name {
             "ip" => Some(labels::ETH_IP4),
             "arp" => Some(labels::ETH_ARP),

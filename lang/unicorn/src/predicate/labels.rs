@@ -71,8 +71,13 @@ pub(super) fn protocol(name: &str) -> Option<u128> {
         "icmp" => Some(1),
         "igmp" => Some(2),
         "tcp" => Some(6),
+        "igrp" => Some(9),
         "udp" => Some(17),
+        "esp" => Some(50),
+        "ah" => Some(51),
         "icmp6" => Some(58),
+        "pim" => Some(103),
+        "vrrp" => Some(112),
         "sctp" => Some(132),
         _ => None,
     }

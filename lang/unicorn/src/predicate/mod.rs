@@ -17,6 +17,8 @@ mod fields;
 mod labels;
 mod parse;
 mod pcap;
+mod qualifier;
+mod services;
 #[cfg(test)]
 mod tests;
 mod token;

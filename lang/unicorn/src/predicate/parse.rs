@@ -2,6 +2,7 @@
 
 use weever_graph::Predicate;
 
+use super::qualifier::Qualifier;
 use super::token::{self, Token};
 use super::{PredicateError, fields, labels};
 
@@ -13,7 +14,7 @@ const MAX_DEPTH: u32 = 64;
 /// # Errors
 /// Where the text stops being a predicate, and why.
 pub fn parse(text: &str) -> Result<Predicate, PredicateError> {
-    let mut parser = Parser { text, at: 0, depth: 0 };
+    let mut parser = Parser { text, at: 0, depth: 0, last: None, tags: 0 };
     let predicate = parser.expression()?;
     match parser.peek() {
         // The printed form has a parenthesis per level, and must be readable again.
@@ -43,6 +44,10 @@ pub(super) struct Parser<'t> {
     text: &'t str,
     at: usize,
     depth: u32,
+    /// The keywords of the test before, which a value without keywords has, too.
+    pub(super) last: Option<Qualifier<'t>>,
+    /// Tests of VLAN tags so far that have to hold.
+    pub(super) tags: u32,
 }
 
 pub(super) type ParseResult<T = Predicate> = Result<T, PredicateError>;
@@ -91,25 +96,53 @@ impl<'t> Parser<'t> {
     }
 
     fn expression(&mut self) -> ParseResult {
+        self.joined(Parser::negation)
+    }
+
+    /// A level deeper, as far as that is allowed.
+    pub(super) fn nested(&mut self, inner: impl FnOnce(&mut Self) -> ParseResult) -> ParseResult {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return self.fail(too_deep());
         }
-        let mut all = self.negation()?;
-        let mut open = None;
-        let mut changes = 0;
-        while let Some(and) = self.operator() {
-            // `a or b and c or d` is a level deeper at each change, without any parenthesis.
-            changes += u32::from(open != Some(and));
-            if changes > MAX_DEPTH {
-                return self.fail(too_deep());
-            }
-            let right = self.negation()?;
-            all = join(all, and, right, open == Some(and));
-            open = Some(and);
-        }
+        let inner = inner(self)?;
         self.depth -= 1;
-        Ok(all)
+        Ok(inner)
+    }
+
+    /// Operands with `and` and `or` between them.
+    pub(super) fn joined(&mut self, operand: impl Fn(&mut Self) -> ParseResult) -> ParseResult {
+        self.nested(|parser| {
+            let tags = parser.tags;
+            let mut all = operand(parser)?;
+            let mut tagged = parser.tags > tags;
+            let mut open = None;
+            let mut changes = 0;
+            while let Some(and) = parser.operator() {
+                // `a or b and c or d` is a level deeper at each change, without any parenthesis.
+                changes += u32::from(open != Some(and));
+                if changes > MAX_DEPTH {
+                    return parser.fail(too_deep());
+                }
+                let tags = parser.tags;
+                let right = operand(parser)?;
+                if and && tagged && parser.tags > tags {
+                    return parser.inner_tag();
+                }
+                tagged |= parser.tags > tags;
+                all = join(all, and, right, open == Some(and));
+                open = Some(and);
+            }
+            Ok(all)
+        })
+    }
+
+    fn inner_tag(&self) -> ParseResult {
+        let help = "write `vlan 2 or vlan 3` for either of two; a frame with two tags has the number of the outer";
+        self.fail_with(
+            "the second of two `vlan` would be about an inner tag, which is not tested",
+            help,
+        )
     }
 
     /// Takes `and` or `or`; returns whether it is `and`.
@@ -124,6 +157,7 @@ impl<'t> Parser<'t> {
     }
 
     fn negation(&mut self) -> ParseResult {
+        let tags = self.tags;
         let mut negations = 0u32;
         while self.take_word("not") || self.take(Token::Sign("!")) {
             negations += 1;
@@ -132,6 +166,9 @@ impl<'t> Parser<'t> {
             }
         }
         let inner = self.primary()?;
+        if negations > 0 {
+            self.tags = tags;
+        }
         Ok((0..negations).fold(inner, |p, _| Predicate::Not(Box::new(p))))
     }
 
@@ -144,6 +181,11 @@ impl<'t> Parser<'t> {
         let Token::Word(word) = self.peek() else {
             return self.fail("expected a predicate");
         };
+        if let Some(of) = self.last.take()
+            && of.continues_with(word)
+        {
+            return self.values(of);
+        }
         let mut ahead = self.clone();
         ahead.next();
         let called = ahead.peek() == Token::Sign("(");
@@ -177,6 +219,7 @@ impl<'t> Parser<'t> {
             if !parts.is_empty() {
                 self.expect(",")?;
             }
+            self.last = None;
             parts.push(self.expression()?);
         }
         Ok(if and { Predicate::And(parts) } else { Predicate::Or(parts) })
@@ -210,7 +253,7 @@ impl<'t> Parser<'t> {
         let label = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let number = word.starts_with(|c: char| c.is_ascii_digit());
         if !label || number {
-            let help = "repeat the keyword: `port 53 or port 54`";
+            let help = "say first what it is, as in `port 53` or `host 10.0.0.1`";
             return self.fail_with(format!("`{word}` alone is no test"), help);
         }
         self.next();

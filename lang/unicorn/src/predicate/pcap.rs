@@ -6,28 +6,9 @@ use weever_graph::{Field, Predicate};
 use weever_suggest::did_you_mean;
 
 use super::parse::{ParseResult, Parser};
+use super::qualifier::{Kind, Qualifier, Way};
 use super::token::Token;
 use super::{bytes, fields, labels};
-
-/// Which of source and destination a primitive is about.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Src,
-    Dst,
-    Either,
-    Both,
-}
-
-impl Way {
-    fn of(self, src: Predicate, dst: Predicate) -> Predicate {
-        match self {
-            Way::Src => src,
-            Way::Dst => dst,
-            Way::Either => Predicate::Or(vec![src, dst]),
-            Way::Both => Predicate::And(vec![src, dst]),
-        }
-    }
-}
 
 impl<'t> Parser<'t> {
     /// A primitive, if one starts here; nothing is taken if not.
@@ -42,12 +23,14 @@ impl<'t> Parser<'t> {
         }
         match word {
             "ether" => self.ether().map(Some),
-            "vlan" => Ok(Some(self.vlan())),
+            "vlan" => {
+                self.tags += 1;
+                Ok(Some(self.vlan()))
+            }
             "less" | "greater" => self.length(word == "less").map(Some),
             "len" => self.comparison(Field::FrameLen).map(Some),
-            "ip" | "ip6" | "arp" | "tcp" | "udp" | "icmp" | "icmp6" | "sctp" | "igmp" => {
-                self.qualified(word).map(Some)
-            }
+            "ip" | "ip6" | "arp" => self.qualified(word).map(Some),
+            _ if labels::protocol(word).is_some() => self.qualified(word).map(Some),
             _ => {
                 *self = start;
                 self.unqualified("")
@@ -55,43 +38,73 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn qualified(&mut self, proto: &str) -> ParseResult {
-        let alone = protocol(proto);
-        match self.unqualified(proto)? {
-            // An ARP address is no IP address, and needs no further condition.
-            Some(inner) if proto == "arp" => Ok(inner),
-            Some(inner) => Ok(Predicate::And(vec![alone, inner])),
-            None => Ok(alone),
-        }
+    fn qualified(&mut self, proto: &'t str) -> ParseResult {
+        Ok(self.unqualified(proto)?.unwrap_or_else(|| protocol(proto)))
     }
 
     /// `[src|dst] (host|net|port|portrange|proto) …`, if that follows.
-    fn unqualified(&mut self, proto: &str) -> ParseResult<Option<Predicate>> {
+    fn unqualified(&mut self, proto: &'t str) -> ParseResult<Option<Predicate>> {
         let directed = matches!(self.peek(), Token::Word("src" | "dst"));
         let way = self.way();
-        let Token::Word(word) = self.peek() else {
-            return if directed { self.fail("expected an address or a port") } else { Ok(None) };
+        let word = match self.peek() {
+            Token::Word(word) => word,
+            Token::Sign("(") if directed => "(",
+            _ if directed => return self.fail("expected an address or a port"),
+            _ => return Ok(None),
         };
-        let words = ["host", "net", "port", "portrange", "proto", "multicast", "broadcast"];
-        if words.contains(&word) {
-            self.next();
+        let kind = match word {
+            "host" => Kind::Address,
+            "net" => Kind::Net,
+            "port" => Kind::Port,
+            "portrange" => Kind::Ports,
+            "proto" => Kind::Protocol,
+            "multicast" | "broadcast" => {
+                self.next();
+                return self.many(proto, word == "broadcast").map(Some);
+            }
+            _ if directed => {
+                return self.values(Qualifier { proto, way, kind: Kind::Address }).map(Some);
+            }
+            _ => return Ok(None),
+        };
+        self.next();
+        self.values(Qualifier { proto, way, kind }).map(Some)
+    }
+
+    /// The test of one value, or of a row of them in parentheses. The next value may go without keywords.
+    pub(super) fn values(&mut self, of: Qualifier<'t>) -> ParseResult {
+        let test = self.values_in(&of)?;
+        self.last = Some(of);
+        Ok(test)
+    }
+
+    fn values_in(&mut self, of: &Qualifier<'t>) -> ParseResult {
+        if self.take_word("not") || self.take(Token::Sign("!")) {
+            let inner = self.nested(|parser| parser.values_in(of))?;
+            return Ok(Predicate::Not(Box::new(inner)));
         }
-        match word {
-            "port" => self.port(way).map(Some),
-            "portrange" => self.port_range(way).map(Some),
-            "proto" => self.ip_proto(proto).map(Some),
-            "multicast" | "broadcast" => self.many(proto, word == "broadcast").map(Some),
-            "net" => match self.short_net() {
-                Some((mask, value)) => {
-                    let test = |field| fields::masked(field, mask, value);
-                    Ok(Some(way.of(test(Field::Ip4Src), test(Field::Ip4Dst))))
-                }
-                None => self.address(proto, way).map(Some),
-            },
-            "host" => self.address(proto, way).map(Some),
-            _ if directed => self.address(proto, way).map(Some),
-            _ => Ok(None),
+        if !self.take(Token::Sign("(")) {
+            return self.value(of);
         }
+        let row = self.joined(|parser| parser.values_in(of))?;
+        self.expect(")")?;
+        Ok(row)
+    }
+
+    fn value(&mut self, of: &Qualifier<'t>) -> ParseResult {
+        let inner = match of.kind {
+            Kind::Address => self.address(of.proto, of.way),
+            Kind::Net => self.net(of.proto, of.way),
+            Kind::Port => self.port(of.way),
+            Kind::Ports => self.port_range(of.way),
+            Kind::Protocol => self.ip_proto(of.proto),
+            Kind::Station => self.station(of.way),
+        }?;
+        // An ARP address is no IP address, and needs no further condition.
+        Ok(match of.proto {
+            "" | "arp" => inner,
+            proto => Predicate::And(vec![protocol(proto), inner]),
+        })
     }
 
     /// Packets to groups, recognized by the addresses of Ethernet, or of `proto`.
@@ -99,8 +112,8 @@ impl<'t> Parser<'t> {
         Ok(match (proto, all) {
             ("", false) => ether_group(),
             ("", true) => Predicate::eq(Field::EthDst, Field::EthDst.full_mask()),
-            ("ip", false) => fields::masked(Field::Ip4Dst, 0xf000_0000, 0xe000_0000),
-            ("ip6", false) => fields::masked(Field::Ip6Dst, 0xff << 120, 0xff << 120),
+            ("ip", false) => group_of("ip", Field::Ip4Dst, 0xf000_0000, 0xe000_0000),
+            ("ip6", false) => group_of("ip6", Field::Ip6Dst, 0xff << 120, 0xff << 120),
             ("ip", true) => {
                 let help = "the broadcast address depends on the network: `dst host 192.0.2.255`, \
                             or `ether broadcast`";
@@ -152,6 +165,17 @@ impl<'t> Parser<'t> {
             "ip" | "ip6" => Predicate::eq(field, number),
             _ => either_ip(number),
         })
+    }
+
+    /// An address, a prefix, or an IPv4 address's first bytes.
+    fn net(&mut self, proto: &str, way: Way) -> ParseResult {
+        match self.short_net() {
+            Some((mask, value)) => {
+                let test = |field| fields::masked(field, mask, value);
+                Ok(way.of(test(Field::Ip4Src), test(Field::Ip4Dst)))
+            }
+            None => self.address(proto, way),
+        }
     }
 
     /// `10`, `10.0` or `10.0.1`: the first bytes of an IPv4 address, if they follow.
@@ -206,6 +230,11 @@ impl<'t> Parser<'t> {
         }
         let way = self.way();
         self.take_word("host");
+        self.values(Qualifier { proto: "", way, kind: Kind::Station })
+    }
+
+    /// A MAC address.
+    fn station(&mut self, way: Way) -> ParseResult {
         let at = self.clone();
         let Token::Word(word) = self.next() else { return at.fail("expected a MAC address") };
         let Some(mac) = fields::mac(word) else {
@@ -243,9 +272,10 @@ impl<'t> Parser<'t> {
                 let inner = self.comparison(field)?;
                 Ok(bytes::qualified(proto, field, inner))
             }
-            Some(bytes::ByteField::Part { field, shift, bits }) => {
-                let inner = self.part(field, shift, bits)?;
-                Ok(bytes::qualified(proto, field, inner))
+            Some(bytes::ByteField::Parts(parts)) => {
+                let bits = if place.contains(':') { 16 } else { 8 };
+                let inner = self.parts(parts, bits)?;
+                Ok(bytes::qualified(proto, parts[0].field, inner))
             }
             None => at.fail_with(
                 format!("the bytes `{proto}[{place}]` are no field that weever knows"),
@@ -254,31 +284,40 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Bytes that are larger than a field: the mask must select nothing outside it.
-    fn part(&mut self, field: Field, shift: u32, bits: u32) -> ParseResult {
-        let at = self.clone();
+    /// Bytes that hold several fields, or more than those: the mask selects bits of fields.
+    fn parts(&mut self, parts: &[bytes::Part], bits: u32) -> ParseResult {
+        let (at, all) = (self.clone(), (1 << bits) - 1);
         let wide = Field::ArpTpa;
-        if !self.take(Token::Sign("&")) {
-            return at.fail("these bytes hold several fields: select one with `& MASK`");
-        }
-        let mask = self.number(wide)?;
+        let mask = if self.take(Token::Sign("&")) { self.number(wide)? } else { all };
         let equal = match self.next() {
             Token::Sign("=" | "==") => true,
             Token::Sign("!=") => false,
             _ => return at.fail("expected `=` or `!=`"),
         };
         let value = self.number(wide)?;
-        let within = ((1u128 << bits) - 1) << shift;
-        if mask & !within != 0 || value & !mask != 0 {
-            return at.fail(format!("the mask reaches outside {}", fields::field_name(field)));
+        let rest = parts.iter().fold(mask, |rest, part| rest & !part.within);
+        if rest != 0 {
+            let names: Vec<&str> = parts.iter().map(|part| part.field.name()).collect();
+            let names = names.join(" and ");
+            return at
+                .fail(format!("of these bytes only {names} is known: the bits {rest:#x} are not"));
         }
-        let test = fields::masked(field, mask >> shift, value >> shift);
-        let there = fields::masked(field, 0, 0);
+        if value & !mask != 0 {
+            return at.fail(format!("{value:#x} has bits that the mask {mask:#x} leaves out"));
+        }
+        let tested = parts.iter().filter(|part| mask & part.within != 0);
+        let mut tests: Vec<Predicate> = tested.map(|part| part.test(mask, value)).collect();
+        let test = if tests.len() == 1 { tests.remove(0) } else { Predicate::And(tests) };
+        let there = fields::masked(parts[0].field, 0, 0);
         Ok(match equal {
             true => test,
             false => Predicate::And(vec![there, Predicate::Not(Box::new(test))]),
         })
     }
+}
+
+fn group_of(proto: &str, field: Field, mask: u128, value: u128) -> Predicate {
+    Predicate::And(vec![protocol(proto), fields::masked(field, mask, value)])
 }
 
 fn ether_group() -> Predicate {
@@ -296,7 +335,9 @@ fn protocol(name: &str) -> Predicate {
         "ip6" => Predicate::eq(Field::EthType, labels::ETH_IP6),
         "arp" => Predicate::eq(Field::EthType, labels::ETH_ARP),
         "icmp" => Predicate::eq(Field::Ip4Proto, 1),
-        "igmp" => Predicate::eq(Field::Ip4Proto, 2),
+        "igmp" | "igrp" | "vrrp" => {
+            Predicate::eq(Field::Ip4Proto, labels::protocol(name).unwrap_or_default())
+        }
         "icmp6" => Predicate::eq(Field::Ip6Next, 58),
         _ => either_ip(labels::protocol(name).unwrap_or(u128::from(u8::MAX))),
     }

@@ -159,6 +159,70 @@ fn pcap_types_of_icmp() {
 }
 
 #[test]
+fn values_without_keywords_have_those_before() {
+    for (short, long) in [
+        ("port 80 or 443", "port 80 or port 443"),
+        (
+            "tcp dst port 80 or 443 or http-alt",
+            "tcp dst port 80 or tcp dst port 443 or tcp dst port 8080",
+        ),
+        ("tcp dst port (80 or 443)", "tcp dst port 80 or tcp dst port 443"),
+        ("port 80 and not 443", "port 80 and not port 443"),
+        ("udp port (not 80)", "not udp port 80"),
+        ("not port 80 or 443", "not port 80 or port 443"),
+        ("(port 80) or (443 or 8443)", "(port 80) or (port 443 or port 8443)"),
+        ("src host 10.0.0.1 or 10.0.0.2", "src host 10.0.0.1 or src host 10.0.0.2"),
+        ("src (10.0.0.1 or fe80::1)", "src 10.0.0.1 or src fe80::1"),
+        ("udp and host 10.0.0.1 or ::1", "udp and host 10.0.0.1 or host ::1"),
+        ("net 10.1 or 10.2.3", "net 10.1 or net 10.2.3"),
+        ("ip proto 6 or 17", "ip proto 6 or ip proto 17"),
+        ("portrange 1-9 or 20-29", "portrange 1-9 or portrange 20-29"),
+        (
+            "ether src 02:0:0:0:0:1 or a:0:0:0:0:2",
+            "ether src 02:0:0:0:0:1 or ether src 0a:0:0:0:0:2",
+        ),
+        ("port 80 or udp", "(port 80) or (udp)"),
+        ("port domain", "port 53"),
+        ("l4.dst = https", "l4.dst = 443"),
+    ] {
+        assert_eq!(p(short), p(long), "{short}");
+    }
+    assert_eq!(
+        p("port 53 or SomeLabel"),
+        Predicate::Or(vec![p("port 53"), atom("SomeLabel", "true")])
+    );
+    assert!(parse(&format!("port {}", "(".repeat(100_000))).is_err());
+    assert!(parse(&format!("port {}53", "not ".repeat(100_000))).is_err());
+    assert_eq!(parse("port htpp").unwrap_err().help.as_deref(), Some("did you mean `http`?"));
+}
+
+#[test]
+fn several_tags_are_told_from_alternatives() {
+    assert_eq!(p("vlan 2 or vlan 3"), Predicate::Or(vec![p("vlan 2"), p("vlan 3")]));
+    assert!(parse("not vlan 3 and vlan").is_ok());
+    for inner in ["vlan 2 and vlan 3", "vlan and (udp or vlan 3)", "(vlan 2 or vlan 3) and vlan 4"]
+    {
+        assert!(parse(inner).unwrap_err().message.contains("inner tag"), "{inner}");
+    }
+}
+
+#[test]
+fn bytes_of_several_fields() {
+    let part = |field, mask, value| Predicate::Match { field, mask, value };
+    assert_eq!(p("ip[0] & 0xf0 = 0x40"), eq(Field::IpVersion, 4));
+    assert_eq!(p("ip[0] & 0xf = 5"), part(Field::Ip4Hlen, 0x3c, 20));
+    let both = vec![eq(Field::IpVersion, 4), part(Field::Ip4Hlen, 0x3c, 20)];
+    assert_eq!(p("ip[0] = 0x45"), Predicate::And(both));
+    assert_eq!(p("ip[6] & 0x20 = 0x20"), part(Field::Ip4Frag, 0x2000, 0x2000));
+    assert_eq!(p("ip[7] = 3"), part(Field::Ip4Frag, 0xff, 3));
+    assert_eq!(p("ip[2:2] > 99"), p("ip4.len > 99"));
+    assert_eq!(p("tcp[tcpflags] = tcp-syn|tcp-ack"), p("tcp[13] = 0x12"));
+    let error = parse("ip[6:2] & 0x4000 != 0").unwrap_err();
+    assert!(error.message.contains("only ip4.frag is known: the bits 0x4000"), "{error}");
+    assert!(parse("ip[6:2] & 0x1f = 0x20").unwrap_err().message.contains("leaves out"));
+}
+
+#[test]
 fn operators_have_pcaps_precedence() {
     let (a, b, c) = (|| atom("a", "true"), || atom("b", "true"), || atom("c", "true"));
     let left = Predicate::And(vec![Predicate::Or(vec![a(), b()]), c()]);
@@ -193,9 +257,11 @@ fn errors_say_where_and_what() {
         ("ip4.ttl = 256", 10),
         ("and(true", 8),
         ("true true", 5),
-        ("port 53 or 54", 11),
+        ("port 53 or tcp 54", 15),
+        ("arp or 54", 7),
+        ("vlan 2 and udp and vlan 3", 25),
         ("host example.org", 5),
-        ("port http", 5),
+        ("port htpp", 5),
         ("", 0),
         ("ip4.dst = 10.0.0.0/33", 10),
     ] {

@@ -139,9 +139,13 @@ fn ethtool_parts(ethtool: &Ethtool) -> Vec<String> {
 
 fn rss_line(line: &RssLine) -> String {
     match line {
-        RssLine::Hash(RssHash::Toeplitz { key_len }) => format!("hash toeplitz key {key_len}"),
+        RssLine::Hash(RssHash::Toeplitz { key_len, symmetric }) => {
+            format!("hash toeplitz key {key_len}{}", if *symmetric { " symmetric" } else { "" })
+        }
         RssLine::Hash(RssHash::Crc32) => "hash crc32".into(),
         RssLine::Hash(RssHash::Xor) => "hash xor".into(),
+        RssLine::Hash(RssHash::Own) => "hash own".into(),
+        RssLine::Unhashed(queue) => format!("unhashed queue {queue}"),
         RssLine::Entries(entries) => format!("entries {entries}"),
         RssLine::Queues(range) => format!("queues {range}"),
         RssLine::Contexts(contexts) => format!("contexts {contexts}"),

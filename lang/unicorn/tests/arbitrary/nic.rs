@@ -111,7 +111,9 @@ fn table_line() -> impl Strategy<Value = TableLine> {
 
 fn rss_line() -> impl Strategy<Value = RssLine> {
     let hash = prop_oneof![
-        number().prop_map(|key_len| RssHash::Toeplitz { key_len }),
+        (number(), any::<bool>())
+            .prop_map(|(key_len, symmetric)| RssHash::Toeplitz { key_len, symmetric }),
+        Just(RssHash::Own),
         Just(RssHash::Crc32),
         Just(RssHash::Xor),
     ];
@@ -121,6 +123,7 @@ fn rss_line() -> impl Strategy<Value = RssLine> {
         number().prop_map(RssLine::Entries),
         range().prop_map(RssLine::Queues),
         number().prop_map(RssLine::Contexts),
+        number().prop_map(RssLine::Unhashed),
         (select(FlowType::ALL.to_vec()), choices)
             .prop_map(|(flow_type, choices)| RssLine::Hashed(RssType { flow_type, choices })),
     ]

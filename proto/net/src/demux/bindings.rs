@@ -40,7 +40,14 @@ impl Default for PortRange {
 }
 
 impl PortRange {
-    fn len(self) -> u32 {
+    /// Whether it has a port.
+    pub fn contains(self, port: u16) -> bool {
+        (self.first..=self.last).contains(&port)
+    }
+
+    /// How many ports it has.
+    #[expect(clippy::len_without_is_empty, reason = "a range has its first port")]
+    pub fn len(self) -> u32 {
         u32::from(self.last).saturating_sub(self.first.into()) + 1
     }
 }
@@ -115,6 +122,11 @@ impl Bindings {
             counters: core::array::from_fn(seed),
             increments: keyed_hash(secret, &[0x7374_6570]),
         }
+    }
+
+    /// Says which ports are ephemeral from now on.
+    pub fn set_ports(&mut self, ports: PortRange) {
+        self.ports = ports;
     }
 
     /// Binds a socket, unless another is in the way. Sockets share an overlapping binding when both

@@ -13,12 +13,6 @@ use core::net::Ipv4Addr;
 use weever_wire::MacAddr;
 use weever_wire::ipv4::FLAG_DF;
 
-/// RFC 1122 §3.2.1.1: "A datagram whose version number is not 4 MUST be silently discarded."
-#[inline]
-pub fn version_ok(header: Ipv4Header<'_>) -> bool {
-    header.version() == 4
-}
-
 /// Whether the header length is possible and within the `available` bytes of the packet
 /// (RFC 791 §3.1, IHL: "the minimum value for a correct header is 5").
 #[inline]
@@ -131,7 +125,6 @@ mod tests {
             prop_assert_eq!(header_len_ok(header, available), ihl >= 5 && len <= available);
             let total = usize::from(total);
             prop_assert_eq!(total_len_ok(header, available), len <= total && total <= available);
-            prop_assert!(version_ok(header));
         }
     }
 

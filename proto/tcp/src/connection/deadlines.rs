@@ -7,7 +7,8 @@ impl Connection {
     /// When [`timeout`](Self::timeout) has to be called.
     pub(crate) fn next_deadline(&self) -> Nanos {
         let timers = &self.timers;
-        timers.resend.min(timers.ack).min(timers.keep_alive).min(timers.end).min(self.rare.pace)
+        let rare = self.rare.pace.min(self.end_of_reports());
+        timers.resend.min(timers.ack).min(timers.keep_alive).min(timers.end).min(rare)
     }
 
     /// A time before which nothing can be due, found without a look at what is in flight.
@@ -33,6 +34,9 @@ impl Connection {
         }
         if self.rare.pace <= now {
             self.rare.reset(|rare| rare.pace = NEVER);
+        }
+        if self.end_of_reports() <= now {
+            self.rare.reset(|rare| rare.undo = None);
         }
         if self.timers.end <= now {
             self.timers.end = NEVER;

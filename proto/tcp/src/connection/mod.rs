@@ -2,12 +2,12 @@
 
 mod deadlines;
 mod info;
+mod path;
 mod rare;
 mod state;
 mod timers;
 mod user;
 
-use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use weever_wire::tcp::{MAX_WINDOW_SCALE, Seq, TIMESTAMPS_LEN, TcpOptions};
@@ -17,6 +17,7 @@ use crate::receive::Receiver;
 use crate::recovery::{Recovery, Rtt, Sent};
 use crate::{Nanos, TcpConfig, Tuple};
 use rare::Seldom;
+pub(crate) use rare::Undo;
 pub(crate) use state::{AckNeed, Chosen, Probe, Syn};
 pub use state::{Events, Failure, Settings, State};
 pub(crate) use timers::{Resend, Timers, millis};
@@ -205,15 +206,6 @@ impl Connection {
     /// Bytes of options in every segment (RFC 9293 §3.7.1: Eff.snd.MSS leaves room for them).
     pub(crate) fn options_len(&self) -> usize {
         if self.rcv.timestamps { TIMESTAMPS_LEN } else { 0 }
-    }
-
-    /// Sets the effective segment size from a limit on segments without options.
-    pub(crate) fn set_segment_size(&mut self, limit: u16) {
-        let headers = self.tuple.ip_header_len() + 20;
-        let fits = self.config.mtu.saturating_sub(headers);
-        let chosen = self.settings.max_segment.map_or(u16::MAX, NonZeroU16::get);
-        let whole = limit.min(self.snd.peer_mss).min(fits).min(chosen).max(MIN_MSS);
-        self.window.mss = u32::from(whole) - self.options_len() as u32;
     }
 
     /// ESTABLISHED is entered: the window that slow start begins with (RFC 6928).

@@ -33,10 +33,41 @@ pub(crate) struct Rare {
     pub(crate) reduced_until: Option<Seq>,
     /// TLP.end_seq: a probe of the tail is out.
     pub(crate) probe_end: Option<Seq>,
-    /// cwnd and ssthresh before a timeout.
-    pub(crate) undo: Option<(u32, u32)>,
+    /// The window before the last reduction, while that may turn out to be a mistake.
+    pub(crate) undo: Option<Undo>,
+    /// A search for longer segments, while they are shorter than they might be.
+    pub(crate) search: Option<Search>,
     /// Fast Open, during the handshake.
     pub(crate) fast_open: Option<FastOpen>,
+}
+
+/// A search for longer segments. search_low of RFC 4821 §7.1 is the size in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Search {
+    /// search_high: "Packets of size search_high are expected to be too large for the network to deliver".
+    pub(crate) high: u32,
+    /// The size of the next probe; not more than the size in use: the search has converged.
+    pub(crate) aim: u32,
+    /// When it may leave.
+    pub(crate) at: Nanos,
+    /// The sequence numbers of the probe in flight.
+    pub(crate) probe: Option<(Seq, Seq)>,
+}
+
+/// The window before a reduction, and what was sent again since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Undo {
+    pub(crate) cwnd: u32,
+    pub(crate) ssthresh: u32,
+    /// SND.UNA and SND.NXT when it was reduced: octets between them are sent again.
+    pub(crate) from: Seq,
+    pub(crate) until: Seq,
+    /// Octets that were sent again.
+    pub(crate) resent: u32,
+    /// Octets of which the peer says that they came twice.
+    pub(crate) twice: u32,
+    /// SND.NXT at the end of the repair: once later octets are acknowledged, no more reports come.
+    pub(crate) last: Option<Seq>,
 }
 
 static USUAL: Rare = Rare {
@@ -52,6 +83,7 @@ static USUAL: Rare = Rare {
     reduced_until: None,
     probe_end: None,
     undo: None,
+    search: None,
     fast_open: None,
 };
 

@@ -254,7 +254,7 @@ impl Endpoint {
     pub fn handle_mtu(&mut self, tuple: &Tuple, seq: u32, mtu: u16, now: Nanos) -> bool {
         let believed = self.find(tuple).and_then(|index| {
             let connection = self.slots[index].connection.as_mut()?;
-            connection.take_mtu(Seq(seq), mtu).then_some(index)
+            connection.take_mtu(Seq(seq), mtu, now).then_some(index)
         });
         if let Some(index) = believed {
             self.settle(index, now);
@@ -277,36 +277,6 @@ impl Endpoint {
         }
         connection.end(Some(Failure::Unreachable));
         self.settle(index, now);
-        true
-    }
-}
-
-impl Connection {
-    /// RFC 5927 §4.1: the sequence number must be one of data that was sent and not acknowledged.
-    fn is_in_flight(&self, seq: Seq) -> bool {
-        seq.ge(self.snd.una) && seq.lt(self.snd.nxt)
-    }
-
-    fn take_mtu(&mut self, seq: Seq, mtu: u16) -> bool {
-        let headers = self.tuple.ip_header_len() + 20;
-        // RFC 1191 §3: never below 68; RFC 8201 §4: not below 1,280.
-        let floor = if self.tuple.local.is_ipv4() { 576 } else { 1280 };
-        let limit = mtu.max(floor).saturating_sub(headers);
-        let early =
-            self.rare.fast_open.filter(|fast| self.state == State::SynSent && fast.early > 0);
-        if let Some(fast) = early.filter(|_| self.is_in_flight(seq)) {
-            // The SYN was too long because of its octets: it goes again without them.
-            self.rare.set().fast_open = Some(crate::fast_open::FastOpen { option: None, ..fast });
-            self.sent.mark_lost(crate::recovery::Record::is_syn);
-            return true;
-        }
-        let smaller = u32::from(limit) < self.window.mss + self.options_len() as u32;
-        if !self.is_in_flight(seq) || !smaller {
-            return false;
-        }
-        self.set_segment_size(limit);
-        let mss = self.window.mss;
-        self.sent.mark_lost(|record| record.len() > mss + u32::from(record.is_fin()));
         true
     }
 }

@@ -24,11 +24,11 @@ impl Endpoint {
     }
 
     /// SEND with the URGENT flag (RFC 9293 §3.8.5): like [`queue`](Self::queue), and the peer is told that urgent
-    /// data ends behind these octets.
+    /// data ends behind these octets; with none, behind those that were queued before.
     pub fn queue_urgent(&mut self, id: Id, octets: u64, now: Nanos) -> u64 {
         let queue = |connection: &mut Connection| {
             let taken = connection.queue(octets, now);
-            if taken > 0 {
+            if taken > 0 || octets == 0 {
                 connection.mark_urgent();
             }
             taken

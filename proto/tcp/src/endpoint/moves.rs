@@ -93,13 +93,11 @@ impl Endpoint {
     }
 
     /// Segments of a connection must fit packets of `mtu` bytes from now on, because the path is known to
-    /// take no longer ones. Never raises the segment size.
+    /// take no longer ones. Longer ones are tried after some minutes (RFC 8201 §4), if there are data to probe with.
     pub fn limit_mtu(&mut self, id: Id, mtu: u16, now: Nanos) {
         self.with(id, now, |connection: &mut Connection| {
             let limit = mtu.saturating_sub(connection.tuple.ip_header_len() + 20);
-            if u32::from(limit) < connection.window.mss + connection.options_len() as u32 {
-                connection.set_segment_size(limit);
-            }
+            connection.limit_segments(limit, now);
         });
     }
 }

@@ -6,10 +6,6 @@ use super::Endpoint;
 use crate::connection::Birth;
 use crate::{Connection, Id, Nanos, Tuple};
 
-/// Ports that connections of ours begin at (RFC 6335 §6: the dynamic ports).
-const FIRST_PORT: u16 = 49152;
-const PORTS: u32 = 65536 - FIRST_PORT as u32;
-
 /// Why a connection cannot be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -98,10 +94,11 @@ impl Endpoint {
     /// RFC 6056 §3.3.3: "Simple Hash-Based Port Selection Algorithm": a hash of the ends and a count.
     fn free_port(&mut self, tuple: Tuple) -> Option<u16> {
         let first = self.secrets.first_port(&tuple);
-        for _ in 0..PORTS {
-            let port = first.wrapping_add(self.next_port) % PORTS;
+        let ports = self.config.ports;
+        for _ in 0..ports.len() {
+            let port = first.wrapping_add(self.next_port) % ports.len();
             self.next_port = self.next_port.wrapping_add(1);
-            let local_port = FIRST_PORT + port as u16;
+            let local_port = ports.first + port as u16;
             let taken = self.ports.get(&local_port).is_some_and(|listeners| !listeners.is_empty());
             if !taken && self.find(&Tuple { local_port, ..tuple }).is_none() {
                 return Some(local_port);

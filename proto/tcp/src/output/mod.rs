@@ -254,9 +254,14 @@ impl Connection {
         };
         self.before_new(now);
         let pipe = self.pipe();
-        if pipe > 0 && pipe + len > self.window.cwnd {
+        let probe = self.path_probe(now);
+        if pipe > 0 && pipe + probe.unwrap_or(len) > self.window.cwnd {
             self.recovery.limited = true;
             return None;
+        }
+        if let Some(len) = probe {
+            let fits = len <= self.window_room();
+            return fits.then(|| self.send_path_probe(len, now));
         }
         let len = if fin { len } else { len + self.further(len, pipe) };
         Some(self.new_segment(len, fin, now))
@@ -286,7 +291,7 @@ impl Connection {
 
     /// A segment with the next `len` octets of the stream, and FIN behind them.
     #[inline(always)]
-    fn new_segment(&mut self, len: u32, fin: bool, now: Nanos) -> Transmit {
+    pub(crate) fn new_segment(&mut self, len: u32, fin: bool, now: Nanos) -> Transmit {
         let seq = self.snd.nxt;
         let from = self.snd.offset(seq);
         if self.sent.is_empty() {
@@ -324,6 +329,8 @@ impl Connection {
         let len = record.len() - u32::from(fin);
         self.sent.sent_again(record.start, now);
         self.recovery.resent = self.recovery.resent.saturating_add(1);
+        self.note_resent(record);
+        self.doubt_path_probe((record.start, record.end), now);
         let mut flags = flag::ACK;
         if fin {
             flags |= flag::FIN;

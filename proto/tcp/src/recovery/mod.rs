@@ -11,6 +11,7 @@ mod rtt;
 mod sent;
 mod state;
 mod timeout;
+mod undo;
 
 use std::cell::Cell;
 
@@ -18,6 +19,7 @@ use weever_net::MILLIS;
 use weever_wire::tcp::{Seq, flag};
 
 use crate::congestion::{Acked, Congestion, Prr};
+use crate::connection::Undo;
 use crate::segment::stamp;
 use crate::{Connection, NEVER, Nanos, Segment};
 pub(crate) use records::Record;
@@ -65,11 +67,16 @@ impl Connection {
             && segment.is_empty()
             && segment.ack == self.snd.una
             && u32::from(segment.window) << self.snd.scale == self.snd.wnd;
+        self.forget_reduction();
+        let twice = self.came_twice(segment);
+        twice.into_iter().for_each(|octets| self.take_report(octets));
+        delivery.dsack = twice.is_some();
         if self.sent.is_empty() {
             return;
         }
         let sacked_before = self.sent.sacked;
         self.take_delivered(segment, &mut delivery, now);
+        self.settle_path_probe(now);
         self.take_duplicates(&mut delivery, sacked_before);
         self.settle_tail_probe(segment, &delivery);
         delivery.lost |= self.detect_losses(now);
@@ -122,18 +129,7 @@ impl Connection {
             let (una, nxt) = (self.snd.una, self.snd.nxt);
             // Honest blocks end where segments do.
             let most = SPARE_RECORDS + 2 * ((nxt - una) / self.window.mss) as usize;
-            let mut blocks = segment.options.sack_blocks();
-            let mut blocks_seen = segment.options.sack_blocks();
-            // RFC 2883 §4: the first block is a D-SACK if it lies below the acknowledgement, or
-            // within the second one.
-            if let Some((start, end)) = blocks_seen.next() {
-                let inside = blocks_seen.next().is_some_and(|(a, b)| start.ge(a) && end.le(b));
-                let plausible = start.lt(end) && end.le(nxt);
-                if plausible && (end.le(segment.ack) || inside) {
-                    delivery.dsack = true;
-                    blocks.next();
-                }
-            }
+            let blocks = segment.options.sack_blocks().skip(usize::from(delivery.dsack));
             for (start, end) in blocks {
                 if start.lt(end) && start.ge(una) && end.le(nxt) {
                     self.sent.sack(start, end, most, &mut arrived);
@@ -245,12 +241,9 @@ impl Connection {
 
     /// The window after an acknowledgement, by phase.
     fn proceed(&mut self, segment: &Segment<'_>, delivery: &Delivery, now: Nanos) {
-        if delivery.dsack {
-            self.recovery.rack.saw_dsack(self.snd.una, self.snd.nxt);
-        }
         let done = self.snd.una.ge(self.recovery.point);
         match self.recovery.phase {
-            Phase::Open if delivery.lost => self.enter_recovery(now),
+            Phase::Open if delivery.lost => self.respond_to_losses(now),
             Phase::Open => {}
             Phase::Recovery if done => {
                 // RFC 9937 §6: on exit, "cwnd = ssthresh".
@@ -274,7 +267,7 @@ impl Connection {
     fn end_phase(&mut self) {
         self.recovery.phase = Phase::Open;
         self.recovery.frto = Frto::Off;
-        self.rare.reset(|rare| rare.undo = None);
+        self.await_reports();
         self.recovery.duplicates = 0;
         self.recovery.duplicate_octets = 0;
         self.recovery.rack.recovered();
@@ -320,24 +313,35 @@ impl Connection {
         if !self.rcv.ecn || !segment.has(flag::ECE) || again {
             return;
         }
-        self.reduce(Congestion::Mark, now);
+        self.reduce(Congestion::Mark, None, now);
         self.window.cwnd = self.window.ssthresh;
         self.rare.set().reduced_until = Some(self.snd.nxt);
         self.snd.cwr = true;
     }
 
-    /// Has congestion control set the threshold anew.
-    fn reduce(&mut self, cause: Congestion, now: Nanos) {
+    /// Has congestion control set the threshold anew. `before`: what that may be taken back to.
+    fn reduce(&mut self, cause: Congestion, before: Option<Undo>, now: Nanos) {
+        match before {
+            Some(_) => self.rare.set().undo = before,
+            None => self.rare.reset(|rare| rare.undo = None),
+        }
         let flight = self.snd.nxt - self.snd.una;
         let used = self.recovery.validation.used(&self.window, flight);
         let window = crate::congestion::Window { cwnd: used, ..self.window };
         self.window.ssthresh = self.control.get().reduce(&window, cause, now).max(2 * window.mss);
     }
 
+    /// Losses were found while nothing was being repaired.
+    fn respond_to_losses(&mut self, now: Nanos) {
+        if !self.only_path_probe_was_lost(now) {
+            self.enter_recovery(now);
+        }
+    }
+
     /// Fast recovery begins (RFC 5681 §3.2, RFC 6675 §5 step 4).
     pub(crate) fn enter_recovery(&mut self, now: Nanos) {
         let flight = (self.snd.nxt - self.snd.una).saturating_sub(self.sent.sacked);
-        self.reduce(Congestion::Loss, now);
+        self.reduce(Congestion::Loss, self.before_reduction(), now);
         self.recovery.phase = Phase::Recovery;
         self.recovery.point = self.snd.nxt;
         self.rare.reset(|rare| rare.probe_end = None);
@@ -360,7 +364,7 @@ impl Connection {
             // No such report came before later data was acknowledged: the probe repaired a loss, and
             // "MUST invoke a congestion control response".
             self.rare.reset(|rare| rare.probe_end = None);
-            self.reduce(Congestion::Loss, 0);
+            self.reduce(Congestion::Loss, None, 0);
             self.window.cwnd = self.window.cwnd.min(self.window.ssthresh);
         }
     }

@@ -165,6 +165,12 @@ impl Sent {
         self.lost != before
     }
 
+    /// Lost octets in records from `start` to `end`.
+    pub(crate) fn lost_between(&self, start: Seq, end: Seq) -> u32 {
+        let within = |record: &&Record| record.start.ge(start) && record.end.le(end);
+        self.records.iter().filter(within).filter(|it| it.is_lost()).map(Record::len).sum()
+    }
+
     /// Takes all marks of loss back: the records thought lost are on their way.
     pub(crate) fn unmark_lost(&mut self) {
         self.records.iter_mut().for_each(|record| record.unmark(LOST));

@@ -76,7 +76,7 @@ impl Connection {
             Resend::Reorder => {
                 // RFC 8985 §6.2 step 5: the reordering timer has losses detected anew.
                 if self.detect_losses(now) && self.recovery.phase == Phase::Open {
-                    self.enter_recovery(now);
+                    self.respond_to_losses(now);
                 }
             }
             Resend::Tail => {
@@ -129,7 +129,7 @@ impl Connection {
         if handshake {
             self.syn = Syn::Lost;
         } else {
-            self.shrink_for_black_hole();
+            self.shrink_for_black_hole(now);
             self.begin_loss_phase(now);
         }
         self.mark_after_timeout(now);
@@ -148,14 +148,14 @@ impl Connection {
         }
         if self.recovery.phase != Phase::Loss {
             // RFC 5682 §3.1 step 1: F-RTO, unless the timeout hit a fast recovery.
-            if self.recovery.phase == Phase::Open && self.rcv.sack {
+            let before = self.before_reduction().filter(|_| self.recovery.phase == Phase::Open);
+            if before.is_some() {
                 self.recovery.frto = Frto::First;
-                self.rare.set().undo = Some((self.window.cwnd, self.window.ssthresh));
             }
             // RFC 5681 §3.1: "when a TCP sender detects segment loss using the retransmission timer
             // and the given segment has already been retransmitted by way of the retransmission timer
             // at least once, the value of ssthresh is held constant".
-            self.reduce(Congestion::Timeout, now);
+            self.reduce(Congestion::Timeout, before, now);
         }
         // "cwnd MUST be set to no more than the loss window, LW, which equals 1 full-sized segment".
         self.window.cwnd = self.window.mss;
@@ -207,29 +207,6 @@ impl Connection {
             let una = self.snd.una;
             self.sent.head(self.window.mss);
             self.sent.mark_lost(|record| record.start == una && !record.is_retransmitted());
-        }
-    }
-
-    /// The timeout was spurious: RFC 5682 §4 leaves the response open; the window is restored, as
-    /// RFC 4015 §3.2 allows once the round trip time was measured anew.
-    fn undo(&mut self) {
-        if let Some((cwnd, ssthresh)) = self.rare.undo {
-            self.rare.reset(|rare| rare.undo = None);
-            self.window.cwnd = self.window.cwnd.max(cwnd);
-            self.window.ssthresh = self.window.ssthresh.max(ssthresh);
-            self.control.get().restored();
-        }
-        self.sent.unmark_lost();
-        self.end_phase();
-    }
-
-    /// RFC 4821 §7.7: "If the TCP sender suffers full-stop timeouts", large segments may vanish on a path
-    /// that reports nothing: after the second one in a row, try smaller ones.
-    fn shrink_for_black_hole(&mut self) {
-        let base: u32 = if self.tuple.local.is_ipv4() { 536 } else { 1220 };
-        let large = self.sent.front().is_some_and(|record| record.len() > base);
-        if self.rtt.backoff >= 2 && large && self.window.mss > base {
-            self.set_segment_size(base as u16 + self.options_len() as u16);
         }
     }
 }

@@ -69,6 +69,9 @@ pub(crate) struct Network {
     pub(crate) lose: Vec<u64>,
     /// Payload bytes that were sent.
     pub(crate) payload: u64,
+    /// Sequence numbers of the last packet, and of the last one that was lost.
+    pub(crate) last_sent: u32,
+    pub(crate) last_lost: Option<u32>,
 }
 
 impl Network {
@@ -85,6 +88,8 @@ impl Network {
             marked: 0,
             lose: Vec::new(),
             payload: 0,
+            last_sent: 0,
+            last_lost: None,
         }
     }
 
@@ -107,10 +112,12 @@ impl Network {
 
     pub(crate) fn send(&mut self, mut packet: Packet, now: u64) {
         self.sent += 1;
+        self.last_sent = u32::from_be_bytes(packet.bytes[4..8].try_into().unwrap());
         let header = usize::from(packet.bytes[12] >> 4) * 4;
         self.payload += (packet.bytes.len() - header) as u64;
         if self.is_lost(&packet) {
             self.lost += 1;
+            self.last_lost = Some(self.last_sent);
             return;
         }
         let mut at = now;

@@ -2,7 +2,12 @@
 //!
 //! A field is present if the frame holds all its bytes and the headers before it lead there. No
 //! checksum is looked at, and no length but those which say where the next header begins. The
-//! walk never looks beyond the frame, nor beyond the end of the IP packet within it.
+//! walk never looks beyond the frame, nor beyond the end of the IP packet within it. [`Fields`] reads the same
+//! fields one by one.
+
+mod lazy;
+
+pub use lazy::Fields;
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -77,6 +82,8 @@ pub struct Parsed {
     pub ip4_header_len: Option<usize>,
     /// Bytes of the IPv4 datagram by its own account.
     pub ip4_total_len: Option<usize>,
+    /// Whether an IPv4 option asks routers to look at the datagram.
+    pub ip4_alert: Option<bool>,
     /// Bytes of the IPv6 packet by its own account, its fixed header among them.
     pub ip6_total_len: Option<usize>,
     /// IPv6 hop limit, whatever version the header claims.
@@ -87,6 +94,12 @@ pub struct Parsed {
     pub upper: Option<u8>,
     /// Bytes that are there of an IP packet's payload, behind extension headers.
     pub payload_len: Option<usize>,
+    /// IGMP type.
+    pub igmp_type: Option<u8>,
+    /// IGMP code.
+    pub igmp_code: Option<u8>,
+    /// Group that an IGMP message is about.
+    pub igmp_group: Option<Ipv4Addr>,
     /// ICMPv6 type, behind extension headers too.
     pub icmp6_type: Option<u8>,
     /// ICMPv6 code.
@@ -156,6 +169,7 @@ fn walk_ipv4(frame: &[u8], l3: usize, parsed: &mut Parsed) {
     if lying || l3 + header_len > frame.len() {
         return;
     }
+    parsed.ip4_alert = Some(ipv4::asks_routers(&frame[l3 + ipv4::HEADER_LEN..l3 + header_len]));
     let end = frame.len().min(l3 + total_len);
     parsed.payload_len = Some(end - l3 - header_len);
     if header.is_later_fragment() {
@@ -168,6 +182,11 @@ fn walk_ipv4(frame: &[u8], l3: usize, parsed: &mut Parsed) {
     if header.protocol() == protocol::ICMP {
         parsed.icmp_type = frame[..end].get(l3 + header_len).copied();
         parsed.icmp_code = frame[..end].get(l3 + header_len + 1).copied();
+    }
+    if header.protocol() == protocol::IGMP {
+        let message = frame[..end].get(l3 + header_len..).unwrap_or_default();
+        (parsed.igmp_type, parsed.igmp_code) = (byte(message, 0), byte(message, 1));
+        parsed.igmp_group = address(message, 4);
     }
 }
 
@@ -204,6 +223,7 @@ fn walk_chain(packet: &[u8], parsed: &mut Parsed) {
     }
 }
 
+#[inline]
 fn byte(bytes: &[u8], at: usize) -> Option<u8> {
     bytes.get(at).copied()
 }
@@ -220,6 +240,12 @@ fn walk_l4(packet: &[u8], l4: usize, protocol: u8, parsed: &mut Parsed) {
     }
 }
 
+#[inline]
+fn address(bytes: &[u8], at: usize) -> Option<Ipv4Addr> {
+    bytes.get(at..)?.first_chunk::<4>().map(|octets| Ipv4Addr::from_octets(*octets))
+}
+
+#[inline]
 fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
 }

@@ -2,6 +2,7 @@ use super::*;
 use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::vec;
 use std::vec::Vec;
 
 fn udp_frame(vlan: Option<u16>, payload: &[u8]) -> Vec<u8> {
@@ -43,6 +44,7 @@ fn a_tagged_udp_frame_yields_everything() {
         tag_type: Some(ethertype::IPV4),
         ip4_header_len: Some(20),
         ip4_total_len: Some(33),
+        ip4_alert: Some(false),
         upper: Some(17),
         payload_len: Some(13),
         udp_len: Some(13),
@@ -218,5 +220,123 @@ proptest! {
         prop_assert!(part.ip4_dst.is_none() || part.ip4_dst == whole.ip4_dst);
         prop_assert!(part.l4.is_none() || part.l4 == whole.l4);
         prop_assert!(part.l4_dst.is_none() || part.l4_dst == whole.l4_dst);
+    }
+}
+
+/// All that [`Fields`] reads, field by field.
+fn read_one_by_one(frame: &[u8]) -> Parsed {
+    let of = || Fields::of(frame);
+    Parsed {
+        frame_len: of().frame_len(),
+        l2: of().eth_dst().map(|_| 0),
+        l3: of().l3(),
+        l4: of().l4(),
+        eth_dst: of().eth_dst(),
+        eth_src: of().eth_src(),
+        ethertype: of().ethertype(),
+        vlan: of().vlan(),
+        arp_op: of().arp_op(),
+        arp_tpa: of().arp_tpa(),
+        ip_version: of().ip_version(),
+        ip4_src: of().ip4_src(),
+        ip4_dst: of().ip4_dst(),
+        ip4_proto: of().ip4_proto(),
+        ip4_ttl: of().ip4_ttl(),
+        ip4_frag: of().ip4_frag(),
+        ip6_src: of().ip6_src(),
+        ip6_dst: of().ip6_dst(),
+        ip6_next: of().ip6_next(),
+        icmp_type: of().icmp_type(),
+        icmp_code: of().icmp_code(),
+        l4_src: of().l4_src(),
+        l4_dst: of().l4_dst(),
+        tcp_flags: of().tcp_flags(),
+        outer_type: of().outer_type(),
+        tag_type: of().tag_type(),
+        arp_sha: of().arp_sha(),
+        arp_spa: of().arp_spa(),
+        ip4_header_len: of().ip4_header_len(),
+        ip4_total_len: of().ip4_total_len(),
+        ip4_alert: of().ip4_alert(),
+        ip6_total_len: of().ip6_total_len(),
+        ip6_hops: of().ip6_hops(),
+        ip6_alert: of().ip6_alert(),
+        upper: of().upper(),
+        payload_len: of().payload_len(),
+        igmp_type: of().igmp_type(),
+        igmp_code: of().igmp_code(),
+        igmp_group: of().igmp_group(),
+        icmp6_type: of().icmp6_type(),
+        icmp6_code: of().icmp6_code(),
+        udp_len: of().udp_len(),
+    }
+}
+
+/// Frames of every protocol that the walk knows, cut and damaged.
+fn frame_of_any_protocol() -> impl Strategy<Value = Vec<u8>> {
+    let begin = |kind: u16, body: &[u8]| {
+        let mut frame = vec![2; 12];
+        frame.extend(kind.to_be_bytes());
+        frame.extend(body);
+        frame
+    };
+    let six = |next: u8, body: &[u8]| {
+        let mut packet = vec![0x60, 0, 0, 0, 0, body.len() as u8, next, 64];
+        packet.extend([3; 32]);
+        packet.extend(body);
+        begin(ethertype::IPV6, &packet)
+    };
+    let alert =
+        |next: u8| [&[next, 0, 5, 2, 0, 0, 1, 0], &[130u8, 7, 0, 8, 0, 0, 0, 0][..]].concat();
+    let four = |protocol: u8| {
+        let mut frame = udp_frame(None, b"four and more bytes");
+        frame[23] = protocol;
+        frame
+    };
+    let with_alert = |mut frame: Vec<u8>| {
+        frame.splice(34..34, [1, 148, 3, 0]);
+        (frame[14], frame[17]) = (0x46, frame[17] + 4);
+        frame
+    };
+    let arp = [&[0, 1, 8, 0, 6, 4, 0, 2], &[7u8; 20][..]].concat();
+    let known = vec![
+        udp_frame(Some(7), b"tagged"),
+        four(protocol::ICMP),
+        four(protocol::TCP),
+        four(protocol::SCTP),
+        four(protocol::IGMP),
+        with_alert(four(protocol::IGMP)),
+        begin(ethertype::ARP, &arp),
+        six(protocol::UDP, &[0, 9, 0, 7, 0, 12, 1, 1, 5, 5, 5, 5]),
+        six(protocol::TCP, &[9; 24]),
+        six(ipv6::next_header::ICMPV6, &[128, 0, 0, 0, 0, 0, 0, 0]),
+        six(0, &alert(ipv6::next_header::ICMPV6)),
+        six(0, &alert(protocol::UDP)),
+    ];
+    let patch = vec((0usize..70, any::<u8>()), 0..3);
+    let tags = vec(prop::sample::select(vec![[0x81, 0, 0, 5], [0x88, 0xa8, 0, 6]]), 0..4);
+    (prop::sample::select(known), tags, patch, 0usize..120).prop_map(
+        |(mut frame, tags, patches, len)| {
+            for tag in tags {
+                frame.splice(12..12, tag);
+            }
+            for (at, byte) in patches {
+                if let Some(old) = frame.get_mut(at) {
+                    *old = byte;
+                }
+            }
+            // Half of them are whole.
+            frame.truncate(if len < 60 { frame.len() } else { len - 60 });
+            frame
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn fields_read_one_by_one_are_those_of_the_walk(frame in frame_of_any_protocol()) {
+        prop_assert_eq!(read_one_by_one(&frame), summarize(&frame));
     }
 }

@@ -7,7 +7,7 @@ use crate::checksum;
 use crate::{Layer, WireError};
 
 mod options;
-pub use options::{Ipv4Option, Ipv4Options, option_kind};
+pub use options::{Ipv4Option, Ipv4Options, asks_routers, option_kind};
 
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;

@@ -20,6 +20,13 @@ pub mod option_kind {
     pub const ROUTER_ALERT: u8 = 148;
 }
 
+/// Whether `area`, as for [`Ipv4Options::new`], has an intact router alert option: routers are to look at the
+/// datagram (RFC 2113).
+pub fn asks_routers(area: &[u8]) -> bool {
+    let alert = |option: Ipv4Option<'_>| option.kind == option_kind::ROUTER_ALERT;
+    Ipv4Options::new(area).any(|option| option.is_ok_and(alert))
+}
+
 /// One option other than padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv4Option<'a> {

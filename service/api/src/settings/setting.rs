@@ -73,6 +73,8 @@ pub enum Kind {
     Mac,
     /// Numbers of cores: one, or a range of them.
     Cores,
+    /// A range of ports: the first and the last.
+    Ports,
     /// The place that sorts packets: `xdp`, `auto`, or the name of a NIC model.
     Nic,
 }
@@ -92,6 +94,7 @@ impl Kind {
             Kind::Endpoint => "ADDRESS:PORT",
             Kind::Mac => "MAC",
             Kind::Cores => "CORES",
+            Kind::Ports => "FIRST-LAST",
             Kind::Nic => "MODEL",
         }
     }
@@ -131,6 +134,7 @@ impl fmt::Display for Kind {
             Kind::Endpoint => "an address with a port, such as 127.0.0.1:9464 or [::1]:9464",
             Kind::Mac => "an Ethernet address, such as 02:00:00:00:00:07",
             Kind::Cores => "numbers of cores: 1, or a range such as 0-3",
+            Kind::Ports => "the first and the last port: 61000-63999",
             Kind::Nic => "xdp, auto, or a NIC model such as 82599 (`weever plan` lists them)",
         };
         f.write_str(text)

@@ -91,6 +91,16 @@ pub const TABLE: &[Setting] = &[
     stack("apps-memory", Kind::Number(1, 1 << 24, "MiB"), Value("8192"), "256").doc(
         "The most memory that applications' queues have together. It is taken as they use it.",
     ),
+    stack("apps-ephemeral", Kind::Ports, Without("`49152-65535`; with `share = \"ports\"`, `61000-63999`"), "\"61000-63999\"").doc(
+        "The ports that applications' sockets and connections get where they ask for none. With \
+         `share = \"ports\"` the kernel leaves them alone (`ip_local_reserved_ports`), and the stack does \
+         not start while a kernel socket has one of them.",
+    ),
+    stack("apps-keep", Kind::Number(0, 86_400, "seconds"), Value("60"), "600").doc(
+        "With `share = \"ports\"`: how long the kernel answers nothing for the ports of applications when \
+         the stack ends, however it does, and after it has started, until applications have bound them \
+         again. `weever release` ends it. 0: the ports are the kernel's at once.",
+    ),
     stack("policy", Kind::Path, Without("worker *i* has the device's queues *i*, *i* + workers, …"), "\"policy.toml\"").doc(
         "The policy that says which worker gets which flow. Each worker then has a socket on every queue \
          of the device. See docs/policies.md.",
@@ -155,8 +165,8 @@ const SHARES: &[(&str, &str)] = &[
     ("address", "ARP, ND and IP packets for the stack's addresses; the kernel keeps the rest"),
     (
         "ports",
-        "packets for the kernel's own addresses and the ports of services; the kernel keeps the rest, and \
-         the stack has its addresses, routes and neighbours. `addr`, `dhcp`, `slaac`, `groups` and `vlan` \
+        "packets for the kernel's own addresses and the ports of services and applications; the kernel keeps \
+         the rest, and the stack has its addresses, routes and neighbours. `addr`, `dhcp`, `slaac`, `groups` and `vlan` \
          are refused with it",
     ),
     ("none", "everything; the kernel receives nothing from this device while the stack runs"),

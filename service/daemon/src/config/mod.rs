@@ -22,6 +22,7 @@ pub(crate) use check::shortest_mtu;
 pub use error::{ConfigError, Origin};
 pub use settings::Settings;
 pub use weever_host::{ParsePrefixError, Prefix, Route};
+pub use weever_net::demux::PortRange;
 
 /// A configuration that makes sense in itself. Whether the system allows it shows when the stack
 /// is started. `docs/settings.md` explains every setting.
@@ -67,6 +68,11 @@ pub struct Config {
     pub apps_first_port: u16,
     /// The most memory of applications' queues together, in MiB.
     pub apps_memory: u32,
+    /// The ports that applications get where they ask for none; [`ephemeral_ports`](Self::ephemeral_ports) without.
+    pub apps_ephemeral: Option<PortRange>,
+    /// For how many seconds ports of applications stay closed to the kernel without a stack, where the addresses are
+    /// the kernel's.
+    pub apps_keep: u32,
     /// The policy by which flows are given to workers, if not every worker has device queues of its
     /// own.
     pub policy: Option<PathBuf>,
@@ -80,6 +86,23 @@ pub struct Config {
     pub drop_privileges: bool,
     /// Debugging aids: on the command line only.
     pub aids: Aids,
+}
+
+/// Beyond the ports that Linux chooses by itself, and below those that programs choose which know RFC 6335.
+const SHARED_EPHEMERAL: PortRange = PortRange { first: 61_000, last: 63_999 };
+
+impl Config {
+    /// Whether applications have ports of the kernel's addresses.
+    pub fn applications_share_ports(&self) -> bool {
+        self.apps.is_some() && self.interfaces.iter().any(|one| one.share == Share::Ports)
+    }
+
+    /// The ports that applications get where they ask for none.
+    pub fn ephemeral_ports(&self) -> PortRange {
+        let shares = self.applications_share_ports();
+        let usual = if shares { SHARED_EPHEMERAL } else { PortRange::default() };
+        self.apps_ephemeral.unwrap_or(usual)
+    }
 }
 
 /// An interface of the stack: a device, or a VLAN on it.

@@ -93,10 +93,17 @@ fn what_a_device_shared_by_port_has_is_the_kernels_business() {
 }
 
 #[test]
-fn applications_are_not_served_where_the_kernel_has_the_addresses() {
-    let complaint = complaint("apps = \"/run/apps\"\ndev = \"eth0\"\nshare = \"ports\"\n");
-    assert!(complaint.contains("weever.toml:1:") && complaint.contains("eth0"), "{complaint}");
-    assert!(complaint.contains("use `share = \"address\"`"), "{complaint}");
+fn applications_have_ephemeral_ports_of_their_own_where_the_kernel_has_the_addresses() {
+    let range = |text: &str| {
+        let range = parse(&format!("apps = \"/run/apps\"\ndev = \"eth0\"\n{text}")).unwrap();
+        (range.ephemeral_ports().first, range.ephemeral_ports().last, range.apps_keep)
+    };
+    assert_eq!(range("share = \"ports\"\n"), (61_000, 63_999, 60));
+    assert_eq!(range("addr = \"192.0.2.10/24\"\n"), (49_152, 65_535, 60));
+    let given = "apps-ephemeral = \"5000-5999\"\napps-keep = 0\n";
+    assert_eq!(range(&format!("share = \"ports\"\n{given}")), (5000, 5999, 0));
+    let complaint = complaint_after_good("apps-ephemeral = \"5999-5000\"\n");
+    assert!(complaint.ends_with("write 5000-5999"), "{complaint}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
+use weever_net::demux::PortRange;
 use weever_service_api::settings::Kind;
 use weever_suggest::did_you_mean;
 use weever_wire::MacAddr;
@@ -28,6 +29,28 @@ impl FromStr for Cores {
                 Err(format!("the range runs backwards; write {last}-{first}"))
             }
             _ => Err(format!("it is not a core; give {}", Kind::Cores)),
+        }
+    }
+}
+
+/// A range of ports as it is written, with both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ports(pub(super) PortRange);
+
+impl FromStr for Ports {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Ports, String> {
+        let ends = text.split_once('-').and_then(|(first, last)| {
+            Some((first.trim().parse::<u16>().ok()?, last.trim().parse::<u16>().ok()?))
+        });
+        match ends {
+            Some((0, _)) => Err("port 0 is none; begin with 1024 or more".into()),
+            Some((first, last)) if first > last => {
+                Err(format!("the range runs backwards; write {last}-{first}"))
+            }
+            Some((first, last)) => Ok(Ports(PortRange { first, last })),
+            None => Err(format!("it is no range of ports; give {}", Kind::Ports)),
         }
     }
 }
@@ -73,6 +96,7 @@ pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
         }
         Kind::Mac => is(text.parse::<MacAddr>().is_ok(), "it is not an Ethernet address"),
         Kind::Cores => text.parse::<Cores>().map(drop),
+        Kind::Ports => text.parse::<Ports>().map(drop),
         Kind::Nic => text.parse::<NicChoice>().map(drop),
         _ => Err("this version of weever cannot read it".into()),
     }
@@ -91,6 +115,19 @@ mod tests {
         assert!(cores("3-1").unwrap_err().ends_with("write 1-3"));
         for wrong in ["", "-", "a", "1-", "-1", "0-99999999999", "0-4000000000"] {
             assert!(cores(wrong).unwrap_err().contains("not a core"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ports_are_a_range() {
+        let ports =
+            |text: &str| text.parse::<Ports>().map(|Ports(range)| (range.first, range.last));
+        assert_eq!(ports("61000-63999"), Ok((61_000, 63_999)));
+        assert_eq!(ports("7-7"), Ok((7, 7)));
+        assert!(ports("9-8").unwrap_err().ends_with("write 8-9"));
+        assert!(ports("0-8").unwrap_err().contains("port 0"));
+        for wrong in ["", "61000", "1-70000", "a-b", "1-2-3"] {
+            assert!(ports(wrong).unwrap_err().contains("61000-63999"), "{wrong}");
         }
     }
 

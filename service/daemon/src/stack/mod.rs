@@ -35,6 +35,10 @@ pub use weever_host::Stopper;
 
 use weever_app_server::AppListener;
 
+use device::applications::ApplicationPorts;
+pub(crate) use device::ephemeral::release;
+
+use device::ephemeral::ReservedRange;
 use device::kernel::Follower;
 use device::middleware::Recording;
 use run::shared::Shared;
@@ -52,6 +56,8 @@ pub struct Stack {
     control: Option<ControlServer>,
     metrics: Option<MetricsServer>,
     applications: Option<AppListener>,
+    /// Ephemeral ports that the kernel leaves alone.
+    _range: Option<ReservedRange>,
     /// Whether nobody else has frames of the pool.
     owns_pool: bool,
     shared: Arc<Shared>,
@@ -123,6 +129,7 @@ impl Stack {
     fn shut_down(&mut self) -> StackTotals {
         // Before the leases are released, which is no news then.
         self.watcher = None;
+        self.shared.application_ports.iter().for_each(ApplicationPorts::end);
         // While workers run: applications learn that their queues are closed.
         self.applications = None;
         let stopped = self.running.take().map(RunningHost::stop);

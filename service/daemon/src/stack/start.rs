@@ -1,7 +1,8 @@
 //! Starting, step by step.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
 use weever_app_server::{AppListener, AppServer, AppSocket};
 use weever_engine::monotonic;
@@ -14,9 +15,11 @@ use super::device::{kernel, links, middleware};
 use super::run::{host, secret};
 use super::steward::{PolicySetup, Routine, Steward, plan_limits};
 use super::{Stack, StartError};
-use crate::config::{Config, LinkKind};
+use crate::config::{Config, LinkKind, Share};
 use crate::control::{ControlServer, ControlSocket};
 use crate::metrics::{MetricsServer, exposition};
+use crate::stack::device::applications::{ApplicationPorts, SharedDevice, addresses_of};
+use crate::stack::device::ephemeral::ReservedRange;
 use crate::stack::device::kernel::{Follower, Kernel};
 use crate::stack::device::links::{AddressFilter, Device};
 use crate::stack::device::ports::TakenPorts;
@@ -74,8 +77,15 @@ fn on_devices(mut config: Config) -> Result<Stack, StartError> {
         None => ControlSocket::bind_default(control_name(&config))?,
     };
     let applications = host::application_socket(&config)?;
-    let sockets = Sockets { control: Some(socket), applications };
+    let mut sockets = Sockets { control: Some(socket), applications, range: None };
     preflight::probe(&config)?;
+    if config.applications_share_ports() {
+        // Before the device takes them.
+        let shared = config.interfaces.iter().filter(|there| there.share == Share::Ports);
+        let devices: Vec<String> = shared.map(|there| there.dev.clone()).collect();
+        let addresses: Vec<IpAddr> = addresses_of(&devices).iter().map(SocketAddr::ip).collect();
+        sockets.range = Some(ReservedRange::new(config.ephemeral_ports(), &addresses)?);
+    }
     config.state.get_or_insert_with(secret::usual_directory);
     let pool = Pool::new(config.pool)?;
     let devices = links::open(&config, policy.as_ref(), &pool)?;
@@ -107,15 +117,18 @@ fn on_links(links: Vec<Box<dyn Link>>, pool: Pool, config: Config) -> Result<Sta
         return Err(StartError::Setting(problem));
     }
     let control = config.control.as_deref().map(ControlSocket::bind).transpose()?;
-    let sockets = Sockets { control, applications: host::application_socket(&config)? };
+    let applications = host::application_socket(&config)?;
+    let sockets = Sockets { control, applications, range: None };
     assemble(links.into_iter().map(Device::from).collect(), None, pool, config, sockets)
 }
 
-/// Unix sockets that are bound while the stack has all privileges, and served once it runs.
+/// Unix sockets that are bound while the stack has all privileges, and served once it runs; and the ports that the kernel
+/// leaves alone.
 #[derive(Default)]
 pub(super) struct Sockets {
     control: Option<ControlSocket>,
     applications: Option<AppSocket>,
+    range: Option<ReservedRange>,
 }
 
 pub(super) fn assemble(
@@ -123,7 +136,7 @@ pub(super) fn assemble(
     mut kernel: Option<(Mirror, Kernel)>,
     pool: Pool,
     config: Config,
-    sockets: Sockets,
+    mut sockets: Sockets,
 ) -> Result<Stack, StartError> {
     let receivers: Vec<_> = devices.iter().map(|device| device.threads.clone()).collect();
     let (links, filters, stewards) = apart(devices);
@@ -138,18 +151,20 @@ pub(super) fn assemble(
         host::builder(&config, links, pool, kernel.as_mut().map(|(_, kernel)| kernel))?;
     builder.graph(graph, HOST_SOURCE);
     let server = config.apps.as_ref().map(|_| host::application_server(&mut builder, &config));
-    let server = server.transpose()?;
+    let mut server = server.transpose()?;
     let host = builder.build(monotonic())?;
     let by_port = filters.iter().filter(|(_, filter)| filter.by_port);
-    let by_port = by_port.map(|(_, filter)| Arc::clone(&filter.steering)).collect();
+    let by_port: Vec<_> = by_port.map(|(_, filter)| Arc::clone(&filter.steering)).collect();
+    sockets.range.iter_mut().for_each(|range| range.keep(&by_port));
+    let application_ports = share_ports(&config, server.as_mut(), &filters)?;
     let ports = TakenPorts::new(by_port, &config.services);
     let mut shared = Shared::new(config, host.handle().clone(), program, stewards, ports);
-    shared.receivers = receivers;
+    (shared.receivers, shared.application_ports) = (receivers, application_ports);
     let shared = Arc::new(shared);
     let metrics = shared.config.metrics.map(listen_for_metrics).transpose()?;
     if shared.config.drop_privileges {
         // From here on there are threads, which have the privileges of this one.
-        privileges::drop_capabilities()?;
+        privileges::drop_capabilities(shared.application_ports.is_some())?;
     }
     let metrics = metrics.map(|listener| serve_metrics(listener, &shared)).transpose()?;
     let control =
@@ -174,6 +189,7 @@ pub(super) fn assemble(
         metrics,
         applications,
         shared,
+        _range: sockets.range,
         owns_pool: false,
     })
 }
@@ -195,7 +211,8 @@ impl DeviceThreads {
         filters: AddressFilters,
         kernel: Option<(Mirror, Kernel)>,
     ) -> Result<DeviceThreads, StartError> {
-        let watcher = NetworkWatcher::start(shared.host.clone(), filters);
+        let ports = shared.application_ports.clone();
+        let watcher = NetworkWatcher::start(shared.host.clone(), filters, ports);
         let watcher = watcher.map_err(failed("start to watch the network"))?;
         let follow = |kernel| Follower::start(kernel, &shared.host.env, Arc::clone(&shared.names));
         let follower = kernel.map(follow).transpose();
@@ -226,6 +243,27 @@ fn apart(devices: Vec<Device>) -> (Vec<Box<dyn Link>>, AddressFilters, LinkStewa
         filters.extend(filter.map(|filter| (number, filter)));
     }
     (links, filters, stewards)
+}
+
+/// Has applications take ports from the devices whose addresses are the kernel's.
+fn share_ports(
+    config: &Config,
+    server: Option<&mut AppServer>,
+    filters: &AddressFilters,
+) -> Result<Option<ApplicationPorts>, StartError> {
+    let Some(server) = server.filter(|_| config.applications_share_ports()) else {
+        return Ok(None);
+    };
+    let by_port = filters.iter().map(|(_, filter)| filter).filter(|filter| filter.by_port);
+    let shared = |filter: &AddressFilter| SharedDevice {
+        device: filter.device,
+        steering: Arc::clone(&filter.steering),
+    };
+    let keep = Duration::from_secs(config.apps_keep.into());
+    let ports = ApplicationPorts::new(by_port.map(shared).collect(), keep);
+    let shared = server.share_ports(Box::new(ports.clone()), config.ephemeral_ports());
+    shared.map_err(|error| StartError::Setting(error.to_string()))?;
+    Ok(Some(ports))
 }
 
 fn serve_applications(

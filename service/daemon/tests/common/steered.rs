@@ -61,8 +61,10 @@ impl Bench {
         socket
     }
 
+    /// A busy machine may take long to answer.
     pub(crate) fn ask<T>(&self, question: impl FnOnce(&mut Client) -> T) -> T {
-        question(&mut Client::connect(self.stack.control_path().unwrap()).unwrap())
+        let path = self.stack.control_path().unwrap();
+        question(&mut Client::connect_within(path, Duration::from_secs(60)).unwrap())
     }
 
     pub(crate) fn flows(&self) -> Flows {

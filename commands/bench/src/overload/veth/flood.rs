@@ -4,7 +4,7 @@
 //! unknown flows is sent to worker 0's queue from worker 0's core, as fast as possible; without it, a thread there
 //! spins, since the two cores may be halves of one. For the figure of both queues, one of these packets also goes
 //! with each request of the client; in the rate without flood, as many frames for another host take their place,
-//! which cost the cable as much.
+//! which cost the cable as much. For the figure of errors these are ICMP errors that quote connections of worker 0's.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -14,6 +14,7 @@ use weever_engine::{Mode, monotonic};
 use weever_link::{Link, LinkError};
 use weever_testbed::{Fixture, pin_to};
 
+use super::super::errors::{errors, syns};
 use super::super::flood::{harmless, is_answer, own, pool, strangers, team};
 use super::station::{Station, open};
 use crate::samples::Plan;
@@ -33,16 +34,19 @@ pub(super) fn measure(
     plan: Plan,
     report: &mut Report,
 ) -> Result<(), BenchError> {
-    for both in [false, true] {
+    for kind in [Kind::There, Kind::Both, Kind::Errors] {
         let (mut alone, mut flooded) = <(Samples, Samples)>::default();
         for _ in plan.rounds() {
-            alone.push(rate(cores, false, both, plan.each)?);
-            flooded.push(rate(cores, true, both, plan.each)?);
+            alone.push(rate(cores, false, kind, plan.each)?);
+            flooded.push(rate(cores, true, kind, plan.each)?);
         }
         let ratio = flooded.ratio(&alone);
-        let (what, key) = match both {
-            false => ("veth: a dedicated worker", "dedicated_under_flood_veth"),
-            true => ("veth: both queues flooded, worker 1", "dedicated_under_flood_both_veth"),
+        let (what, key) = match kind {
+            Kind::There => ("veth: a dedicated worker", "dedicated_under_flood_veth"),
+            Kind::Both => {
+                ("veth: both queues flooded, worker 1", "dedicated_under_flood_both_veth")
+            }
+            Kind::Errors => ("veth: beside ICMP errors, worker 1", "dedicated_under_errors_veth"),
         };
         report.row(&format!("{what} alone"), "Mpps", &alone);
         report.row(&format!("{what} under the flood"), "Mpps", &flooded);
@@ -51,11 +55,31 @@ pub(super) fn measure(
     Ok(())
 }
 
+/// The floods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Fragments and strangers at worker 0's queue.
+    There,
+    /// The same at both queues.
+    Both,
+    /// ICMP errors about connections of worker 0's, at both.
+    Errors,
+}
+
+impl Kind {
+    fn frames(self, mac: [u8; 6]) -> Result<Vec<Vec<u8>>, BenchError> {
+        match self {
+            Kind::There | Kind::Both => strangers(mac),
+            Kind::Errors => Ok([syns(mac)?, errors(mac)?].concat()),
+        }
+    }
+}
+
 /// Millions of answers per second from worker 1, with or without a flood; 0 if the flood has not arrived.
 fn rate(
     [other, own_core]: [usize; 2],
     is_flooded: bool,
-    both: bool,
+    kind: Kind,
     each: Duration,
 ) -> Result<f64, BenchError> {
     let fixture = Fixture::pair(2)?;
@@ -71,20 +95,24 @@ fn rate(
     let [station, asking]: [Station; 2] = stations
         .try_into()
         .map_err(|_| BenchError::of(FAILED)("the cable does not have two queues"))?;
-    let flood = strangers(mac)?;
-    let others = match (both, is_flooded) {
-        (false, _) => Vec::new(),
-        (true, false) => harmless()?,
-        (true, true) => flood.clone(),
+    let flood = kind.frames(mac)?;
+    let others = match (kind, is_flooded) {
+        (Kind::There, _) => Vec::new(),
+        (_, false) => harmless()?,
+        (Kind::Both, true) => flood.clone(),
+        (Kind::Errors, true) => errors(mac)?,
     };
     let client = Client { station: asking, own: own(mac)?, others, next: 0, under_way: 0 };
     let flooder = (station, if is_flooded { flood } else { Vec::new() });
     let rate = meet((client, own_core), (flooder, other), each)?;
     let received = host.handle().workers[0].stats.received();
+    let handed_over = host.handle().workers[1].stats.handed_over();
     if let Some(failure) = host.stop().failure {
         return Err(BenchError::of(FAILED)(failure));
     }
-    Ok(if is_flooded && received == 0 { 0.0 } else { rate })
+    // A flood that does not arrive, or is not for the other worker, proves nothing.
+    let has_arrived = received > 0 && (kind != Kind::Errors || handed_over > 0);
+    Ok(if is_flooded && !has_arrived { 0.0 } else { rate })
 }
 
 /// The client's rate beside the flooder, each on its core.
@@ -190,11 +218,11 @@ mod tests {
             return println!("skipped: needs to know its cores");
         };
         let [first, second, ..] = cores[..] else { return println!("skipped: needs two cores") };
-        for flooded in [false, true] {
+        for (flooded, kind) in [(false, Kind::Both), (true, Kind::Both), (true, Kind::Errors)] {
             // On a busy machine one of the threads may not run for a while.
             let each = Duration::from_millis(200);
-            let mut rates = (0..20).map(|_| rate([first, second], flooded, true, each).unwrap());
-            assert!(rates.any(|rate| rate > 0.0), "{flooded}");
+            let mut rates = (0..20).map(|_| rate([first, second], flooded, kind, each).unwrap());
+            assert!(rates.any(|rate| rate > 0.0), "{flooded} {kind:?}");
         }
     }
 }

@@ -5,11 +5,15 @@
 //! not how the system divides a core.
 
 mod flood;
+mod flows;
 mod slow_link;
 mod station;
 
-use weever_testbed::{allowed_cores, privileged};
+use weever_link::Link;
+use weever_testbed::{Fixture, allowed_cores, privileged};
 
+use super::change;
+use super::flood::pool;
 use crate::samples::Plan;
 use crate::{BenchError, Report};
 
@@ -26,5 +30,9 @@ pub(super) fn measure(plan: Plan, report: &mut Report) -> Result<(), BenchError>
     }
     report.setup(format!("veth: the measured worker on core {own}, all else on core {other}"));
     slow_link::measure([other, own], plan, report)?;
-    flood::measure([other, own], plan, report)
+    flood::measure([other, own], plan, report)?;
+    flows::measure(report)?;
+    let (net, frames) = (Fixture::pair(1)?, pool()?);
+    let mut link = net.right.run(|| station::open("right0", &frames))?;
+    change::measure_on(link.take_queues(), frames, "_veth", plan, report)
 }

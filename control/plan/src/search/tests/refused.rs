@@ -45,9 +45,8 @@ impl Device {
             if refused.is_empty() {
                 return round;
             }
-            for (id, what) in refused {
-                search.refuse(id, what, "the device says no");
-            }
+            let no = |(id, what)| (id, what, String::from("the device says no"));
+            search.refuse_all(&refused.into_iter().map(no).collect::<Vec<_>>());
         }
         panic!("it does not come to an end");
     }
@@ -116,6 +115,24 @@ fn a_policy_that_the_device_does_not_let_be_satisfied_is_rejected() {
     assert_eq!(plan.complaints, ["1 flow leaves the queues of class `hp` (1)"]);
     let shortage = &plan.shortages[0];
     assert!(matches!(shortage.reason, Refusal::Device { .. }), "{shortage:?}");
+}
+
+/// The first refusal alone makes the plan unacceptable, so that everything is planned anew; the other rules that
+/// the device did not take must not be taken for ones that it has.
+#[test]
+fn of_several_refusals_at_once_none_is_forgotten() {
+    let balance = || Box::new(Balance::new(Measure::Flows));
+    let policy =
+        Isolate::new(vec![("hp".into(), Share::Exclusive(1), balance() as Box<dyn Policy>)]);
+    let mut search =
+        Search::new(nic(2, vec![five_tuple_filters(500)]), Box::new(policy), Options::default());
+    search.run(flows(0, 200));
+    assert!(search.cost().is_acceptable());
+    let mut device = Device { room: vec![120], hated: |_| false, rules: Vec::new() };
+    device.follow(&mut search);
+    let plan = search.plan();
+    assert_eq!(plan.complaints, ["80 flows leave the queues of class `hp` (1)"]);
+    assert_eq!(device.rules.len(), plan.rules.len(), "the device has the plan's rules");
 }
 
 #[test]

@@ -204,15 +204,16 @@ impl Classifier {
         self.parts.sampling.as_ref().map_or(Ok(0), |sampling| sampling.take(take))
     }
 
-    /// How many frames no filter matched.
+    /// How many frames no filter matched, on all CPUs.
     ///
     /// # Errors
     /// The kernel's word.
     pub fn missed(&self) -> Result<u64, BpfError> {
-        Ok(numbers(&self.parts.missed)?.first().copied().unwrap_or_default())
+        Ok(numbers(&self.parts.missed)?.into_iter().sum())
     }
 }
 
+/// The words of a map's only value, which has one for each CPU in a map per CPU.
 pub(super) fn numbers(map: &Map) -> Result<Vec<u64>, BpfError> {
     let mut values = vec![0; map.exchange_size()];
     map.lookup(&0u32.to_ne_bytes(), &mut values)?;

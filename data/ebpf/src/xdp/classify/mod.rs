@@ -75,7 +75,7 @@ impl Classifier {
             return setting("a classifier for no filters: give a capacity of 1 or more");
         }
         let spread = Map::create(MapKind::Array, "weever_spread", 4, 4 * SPREAD as u32, 1)?;
-        let missed = Map::create(MapKind::Array, "weever_missed", 4, 8, 1)?;
+        let missed = Map::create(MapKind::PerCpuArray, "weever_missed", 4, 8, 1)?;
         write_spread(&spread, &fallback)?;
         let parts = ProgramParts {
             gate,
@@ -109,6 +109,22 @@ impl Classifier {
     pub fn attach_in(&mut self, ifindex: u32, mode: AttachMode) -> Result<(), BpfError> {
         self.link = Some(XdpLink::attach_in(&self.program, ifindex, mode)?);
         Ok(())
+    }
+
+    /// Puts the program in the place of the one that a link has attached, and keeps the link as
+    /// [`attach`](Self::attach) would.
+    ///
+    /// # Errors
+    /// The kernel's word (the interface is gone).
+    pub fn take_over(&mut self, link: XdpLink) -> Result<(), BpfError> {
+        link.replace(&self.program)?;
+        self.link = Some(link);
+        Ok(())
+    }
+
+    /// How the program is attached: a link, to be [pinned](XdpLink::pin).
+    pub fn link(&self) -> Option<&XdpLink> {
+        self.link.as_ref()
     }
 
     /// Loads the program for the new filters, and replaces the present one with it.

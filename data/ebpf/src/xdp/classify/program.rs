@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::exact::{self, ExactTable};
-use super::layout::code_of;
+use super::layout::{AREA, code_of};
 use super::parse::{self, at};
 use super::rule::{LAST_QUEUE, Rule, Target, setting};
 use super::sample::{self, Sampling};
@@ -11,7 +11,11 @@ use super::tree;
 use crate::asm::Reg::{R0, R1, R2, R3, R6, R10};
 use crate::asm::{AluOp, AsmError, Assembler, Cond, Helper, Program, Width};
 use crate::sys::{BpfError, Map, XdpAction, XdpProgram};
+use crate::xdp::steer_parse::Exits;
 use crate::xdp::{CTX_RX_QUEUE, Gate, steer};
+
+/// On the stack, where no table's key is any more.
+const MISSED_KEY: i16 = AREA - 8;
 
 /// Bits of a hash that number a place in the spreading table.
 const SPREAD_BITS: u32 = 7;
@@ -72,7 +76,7 @@ impl ProgramParts {
 fn emit(parts: &ProgramParts) -> Result<Program, AsmError> {
     let mut asm = Assembler::new();
     let hit = asm.label("hit");
-    let passed = match &parts.gate {
+    let exits = match &parts.gate {
         Some(gate) => steer::enter(&mut asm, gate),
         None => {
             asm.mov(R6, R1);
@@ -95,16 +99,16 @@ fn emit(parts: &ProgramParts) -> Result<Program, AsmError> {
         sample::emit(&mut asm, sampling);
     }
     asm.bind(hit);
-    deliver(&mut asm, parts);
-    steer::leave(&mut asm, passed);
+    deliver(&mut asm, parts, exits);
+    if let Some(gate) = &parts.gate {
+        steer::leave(&mut asm, gate, exits);
+    }
     asm.assemble()
 }
 
 /// Leaves the target's code in R1.
 fn fall_back(asm: &mut Assembler, parts: &ProgramParts) {
-    asm.note("no filter matches");
-    asm.load_map_value(R2, &parts.missed, 0).mov(R3, 1);
-    asm.atomic(crate::asm::AtomicOp::Add, R2, 0, R3);
+    count_missed(asm, &parts.missed);
     match &parts.fallback {
         Fallback::To(target) => {
             asm.mov(R1, code_of(*target) as i32);
@@ -114,6 +118,16 @@ fn fall_back(asm: &mut Assembler, parts: &ProgramParts) {
         }
         Fallback::Spread(_) => spread(asm, &parts.spread),
     }
+}
+
+/// Adds one to this CPU's own number: a word of all CPUs would be written by each of them for every such frame.
+fn count_missed(asm: &mut Assembler, missed: &Map) {
+    let counted = asm.label("counted as missed");
+    asm.note("no filter matches").store(Width::W, R10, MISSED_KEY, 0);
+    asm.load_map(R1, missed).mov(R2, R10).alu(AluOp::Add, R2, i32::from(MISSED_KEY));
+    asm.call(Helper::MAP_LOOKUP_ELEM).jump_if(Cond::Eq, R0, 0, counted);
+    asm.load(Width::DW, R1, R0, 0).alu(AluOp::Add, R1, 1).store(Width::DW, R0, 0, R1);
+    asm.bind(counted);
 }
 
 /// The queue at the place that a hash of addresses and ports numbers.
@@ -133,40 +147,42 @@ fn spread(asm: &mut Assembler, table: &Map) {
 }
 
 /// Sends the frame to the target with the code in R1.
-fn deliver(asm: &mut Assembler, parts: &ProgramParts) {
+fn deliver(asm: &mut Assembler, parts: &ProgramParts, exits: Option<Exits>) {
     let queue = asm.label("to a queue");
     asm.note("a queue, the kernel or nowhere?");
     asm.jump_if(Cond::Le, R1, LAST_QUEUE as i32, queue);
     let dropped = asm.label("drop");
     asm.jump_if(Cond::Eq, R1, code_of(Target::Drop) as i32, dropped);
     asm.mov(R0, XdpAction::Pass as i32);
-    end(asm, parts);
+    end(asm, parts, exits);
     asm.bind(dropped).mov(R0, XdpAction::Drop as i32).exit();
     asm.bind(queue);
     match &parts.sink {
         Sink::Count => {
             asm.mov(R0, XdpAction::Drop as i32).exit();
         }
-        Sink::Cpus(map) => redirect(asm, map, parts),
+        Sink::Cpus(map) => redirect(asm, map, parts, exits),
         Sink::Sockets { map, queues } => {
             asm.load(Width::W, R2, R6, CTX_RX_QUEUE).alu(AluOp::Mul, R2, *queues as i32);
             asm.alu(AluOp::Add, R1, R2);
-            redirect(asm, map, parts);
+            redirect(asm, map, parts, exits);
         }
     }
 }
 
 /// Redirects to the map's entry at R1; the kernel gets the frame if there is none.
-fn redirect(asm: &mut Assembler, map: &Map, parts: &ProgramParts) {
+fn redirect(asm: &mut Assembler, map: &Map, parts: &ProgramParts, exits: Option<Exits>) {
+    let pass = XdpAction::Pass as i32;
+    let without = parts.gate.as_ref().map_or(pass, |gate| steer::without_socket(gate));
     asm.note("redirect").mov(R2, R1).load_map(R1, map);
-    asm.mov(R3, XdpAction::Pass as i32).call(Helper::REDIRECT_MAP);
-    end(asm, parts);
+    asm.mov(R3, without).call(Helper::REDIRECT_MAP);
+    end(asm, parts, exits);
 }
 
 /// Ends with the action in R0, which is counted if there are counters.
-fn end(asm: &mut Assembler, parts: &ProgramParts) {
+fn end(asm: &mut Assembler, parts: &ProgramParts, exits: Option<Exits>) {
     match &parts.gate {
-        Some(_) => steer::account(asm),
+        Some(gate) => steer::account(asm, gate, exits),
         None => drop(asm.exit()),
     }
 }

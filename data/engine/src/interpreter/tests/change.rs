@@ -100,7 +100,7 @@ fn in_names(plan: &CompiledGraph) -> BTreeMap<String, String> {
         }
         for s in &code.shortcuts {
             let source = plan.program.shortcuts[s.number as usize].as_ref().expect("it is used");
-            text += &format!("{} {} {:?}\n", name(source.place), source.kind.name(), s.ways);
+            text += &format!("{} {:?}\n", name(source.place), s.ways);
         }
         for way in code.ways.iter() {
             let lists = way.as_ref().map(|way| {

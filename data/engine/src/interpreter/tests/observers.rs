@@ -1,9 +1,11 @@
-//! Nodes that only look at packets, on the ways of shortcuts: they see every packet once, and their faults are
+//! Nodes that only look at packets, on the ways of runs: they see every packet once, and their faults are
 //! contained as everywhere.
 
+use std::sync::Arc;
+
 use weever_block::{
-    Block, BlockType, Burst, Cx, Env, Mask, PortDoc, Ports, Registry, Shortcut, ShortcutType, Ways,
-    bits,
+    Block, BlockType, BuildError, Burst, CompiledRun, Cx, Env, Mask, PortDoc, Ports, Registry,
+    RunCompiler, RunProgram, RunStart, Shortcut, Ways, bits,
 };
 use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind, Port, verify};
 use weever_packet::Pool;
@@ -12,7 +14,7 @@ use super::script::inject;
 use crate::testkit::pool;
 use crate::{BLOCK_PANICKED, BLOCK_QUARANTINED, CounterKind, Engine, Limits, Schedule};
 
-/// A packet that the shortcut takes, one that it leaves to the nodes, and one at which the observer panics.
+/// A packet that the run takes, one that it leaves to the nodes, and one at which the observer panics.
 const FAST: u8 = 1;
 const SLOW: u8 = 2;
 const BROKEN: u8 = 3;
@@ -28,13 +30,6 @@ static SEND: BlockType = BlockType {
     effects: Effects::READS.union(Effects::CONSUMES),
     ..BlockType::new("Send", "", &[], |_| Ok(Box::new(Send)))
 };
-static PAST: ShortcutType = ShortcutType {
-    name: "Past",
-    summary: "",
-    ways: &[&[("Start", "out"), ("Watch", "out")]],
-    make: |_| Ok(Box::new(Past)),
-};
-
 struct Pass;
 
 impl Block for Pass {
@@ -61,7 +56,27 @@ impl Block for Send {
     }
 }
 
+/// The run from Start past Watch.
+#[derive(Clone, Copy, Debug)]
 struct Past;
+
+impl RunCompiler for Past {
+    fn compile(&self, start: &RunStart<'_>) -> Option<CompiledRun> {
+        let begins = start.node == NodeId(0);
+        let ways = vec![vec![(NodeId(0), 0), (NodeId(1), 0)]];
+        begins.then(|| CompiledRun { ways, program: Arc::new(*self) })
+    }
+
+    fn before(&self, _: &RunStart<'_>) -> u64 {
+        0
+    }
+}
+
+impl RunProgram for Past {
+    fn executor(&self, _: &Env) -> Result<Box<dyn Shortcut>, BuildError> {
+        Ok(Box::new(*self))
+    }
+}
 
 impl Shortcut for Past {
     fn run(&mut self, _: &Cx<'_>, burst: &mut Burst, input: Mask, ways: &mut Ways) {
@@ -84,7 +99,7 @@ fn engine() -> (Engine, Pool) {
         }
         graph.add(node);
     }
-    let registry = Registry::new().with(&[&START, &WATCH, &SEND]).with_shortcuts(&[&PAST]);
+    let registry = Registry::new().with(&[&START, &WATCH, &SEND]).with_compiler(&Past);
     registry.annotate(&mut graph).expect("every node has a type");
     let graph = verify(graph).expect("the test's graph is sound");
     let schedule = Schedule::compile(&graph, &registry, &Env::new()).expect("compiles");

@@ -170,8 +170,8 @@ fn specs_of(kinds: BoxedStrategy<u8>) -> impl Strategy<Value = Vec<NodeSpec>> {
     prop::collection::vec(node, 1..24)
 }
 
-/// Every other node may be part of a shortcut, and the rest has no state.
-fn with_shortcuts() -> impl Strategy<Value = Vec<NodeSpec>> {
+/// Every other node may be part of a run, and the rest has no state.
+fn with_runs() -> impl Strategy<Value = Vec<NodeSpec>> {
     specs_of(prop_oneof![prop::sample::select(&QUICK_KINDS[..]), 0..STATELESS].boxed())
 }
 
@@ -206,7 +206,7 @@ proptest! {
     /// Batches of one, all kinds of nodes: task by task the same, in the same order.
     #[test]
     fn one_by_one_it_is_the_reference(
-        specs in prop_oneof![specs(KINDS), with_shortcuts()],
+        specs in prop_oneof![specs(KINDS), with_runs()],
         reverse in any::<bool>(),
         actions in prop::collection::vec(action(), 1..40),
     ) {
@@ -258,7 +258,7 @@ proptest! {
     /// its place among those that go its way.
     #[test]
     fn a_batch_is_so_many_singles(
-        specs in prop_oneof![specs(STATELESS), with_shortcuts()],
+        specs in prop_oneof![specs(STATELESS), with_runs()],
         reverse in any::<bool>(),
         sizes in prop::collection::vec(prop_oneof![1usize..=64, Just(64)], 1..4),
     ) {
@@ -299,7 +299,7 @@ proptest! {
     /// Packets may be dropped for want of room, but no frame is lost.
     #[test]
     fn tight_bounds_lose_no_frame(
-        specs in prop_oneof![specs(KINDS), with_shortcuts()],
+        specs in prop_oneof![specs(KINDS), with_runs()],
         bounds in prop::array::uniform7(0usize..6),
         batch in 1usize..=64,
         sizes in prop::collection::vec(prop_oneof![1usize..=64, Just(64)], 1..6),

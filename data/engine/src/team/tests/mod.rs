@@ -2,6 +2,7 @@
 
 mod flows;
 mod moving;
+mod on_their_way;
 mod parts;
 mod pressure;
 mod sequence;
@@ -296,9 +297,8 @@ fn what_cannot_be_changes_nothing() {
 fn who_only_looks_does_not_wait_for_a_late_worker() {
     let b = bench(path(&[]), 1);
     let Team { mut workers, publisher } = b.team;
-    workers[0].join_team().set_runs(true);
-    let publisher =
-        Arc::into_inner(publisher).expect("nobody else").patient(Duration::from_secs(60));
+    workers[0].attend(true);
+    publisher.set_patience(Duration::from_secs(60));
     std::thread::scope(|scope| {
         let change = scope.spawn(|| publisher.change(&ChangeSet::new().insert(pass("late"))));
         // The change is made, and waits for the only worker, which has not had a turn.
@@ -319,11 +319,10 @@ fn a_worker_that_does_not_turn_is_named_and_switches_later() {
     let b = bench(path(&[]), 1);
     let Team { mut workers, publisher } = b.team;
     // As if a thread ran it that is stuck.
-    let mailbox = workers[0].join_team();
-    mailbox.set_runs(true);
-    let impatient = Arc::into_inner(publisher).expect("nobody else").patient(Duration::ZERO);
+    workers[0].attend(true);
+    publisher.set_patience(Duration::ZERO);
     for i in 0..256 {
-        let error = impatient.change(&ChangeSet::new().insert(pass(&format!("n{i}"))));
+        let error = publisher.change(&ChangeSet::new().insert(pass(&format!("n{i}"))));
         let error = error.expect_err("nobody adopts it");
         assert!(
             matches!(&error, TeamError::NotAdopted { worker, epoch, .. }
@@ -331,16 +330,16 @@ fn a_worker_that_does_not_turn_is_named_and_switches_later() {
             "{error}"
         );
     }
-    let error = impatient.change(&ChangeSet::new().insert(pass("more"))).expect_err("too many");
+    let error = publisher.change(&ChangeSet::new().insert(pass("more"))).expect_err("too many");
     assert!(matches!(error, TeamError::Behind { .. }), "{error}");
     workers[0].turn(1);
     assert_eq!(workers[0].engine().epoch(), 256);
-    mailbox.set_runs(false);
-    assert_eq!(impatient.change(&ChangeSet::new().insert(pass("more"))).expect("room").epoch, 257);
+    workers[0].attend(false);
+    assert_eq!(publisher.change(&ChangeSet::new().insert(pass("more"))).expect("room").epoch, 257);
     drop(workers);
     for i in 0..600 {
         let changes = ChangeSet::new().set("more", "seed", format!("{i}"));
-        impatient.change(&changes).expect("nobody is left to wait for");
+        publisher.change(&changes).expect("nobody is left to wait for");
     }
 }
 

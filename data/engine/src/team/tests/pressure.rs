@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 use weever_link::{LinkError, QueueStats};
 use weever_packet::Buffer;
 
-use super::sequence::{FLOW, SEQUENCE, counts, key, sequence};
+use super::sequence::{FLOW, PINNED, SEQUENCE, counts, key, sequence};
 use super::*;
+use crate::FlowMoves;
 use crate::testkit::hash;
 
 const WORKERS: usize = 2;
@@ -96,11 +97,13 @@ fn a_ring_full_of_strangers_does_not_stop_the_workers_own_flows() {
     assert_eq!(rings_full(&mut b, "Away"), 20 * 36 - common, "strangers end at the ring");
 }
 
-/// They have room of their own, and then wait in the device.
+/// A flood of packets of another worker's flows, such as ICMP errors that quote one: behind strangers they have room of
+/// their own in the ring, and beyond that they end there.
 #[test]
-fn packets_of_flows_are_not_lost_at_a_ring_full_of_strangers() {
+fn packets_of_another_workers_flow_end_at_a_full_ring_and_stop_nobody() {
     let mut b = bench();
     let flow = (0..).find(|flow| is_of_flow(flow * FLOW)).expect("one in three");
+    let mut own = (flow + 1..).map(|flow| flow * FLOW).filter(|number| is_of_flow(*number));
     let mut packets = (flow * FLOW..).filter(|number| is_of_flow(*number));
     let first: Vec<u64> = packets.by_ref().take(1).collect();
     send_all(&mut b, 0, &first);
@@ -108,18 +111,134 @@ fn packets_of_flows_are_not_lost_at_a_ring_full_of_strangers() {
     let many: Vec<u64> = strangers(1_000).take(400).collect();
     send_all(&mut b, 1, &many);
     (1..4).for_each(|now| drop(b.team.workers[1].turn(now)));
-    let astray: Vec<u64> = packets.take(400).collect();
-    send_all(&mut b, 1, &astray);
-    let received: usize = (4..8).map(|now| b.team.workers[1].turn(now).received).sum();
-    assert_eq!(received, RESERVE, "the others wait in the device");
+    for now in 4..8 {
+        let mixed = packets.by_ref().take(100).zip(own.by_ref());
+        let mixed: Vec<u64> = mixed.flat_map(|(astray, own)| [astray, own]).collect();
+        send_all(&mut b, 1, &mixed);
+        assert_eq!(b.team.workers[1].turn(now).received, 200, "turn {now}");
+    }
+    assert_eq!(counts(&mut b.team.workers), [1 + 400, 0, 0, 0], "its own flows are served");
+    assert_eq!(rings_full(&mut b, "Seq"), (400 - RESERVE) as u64, "dropped and counted");
     for now in 8..40 {
         b.team.workers.iter_mut().rev().for_each(|worker| drop(worker.turn(now)));
         let mut back = Vec::new();
         b.peers.iter_mut().for_each(|peer| receive(&mut **peer, &mut b.cache, &mut back));
     }
     // One in three, so they are not numbered one after the other.
-    assert_eq!(counts(&mut b.team.workers).iter().sum::<u64>(), 401);
-    assert_eq!(rings_full(&mut b, "Seq"), 0);
+    assert_eq!(counts(&mut b.team.workers).iter().sum::<u64>(), (1 + 400 + RESERVE) as u64);
+}
+
+/// A flow that moves from worker 0 to worker 1, and a flood of packets of another one of worker 0's, arrive at worker 2;
+/// worker 0 takes nothing.
+struct Astray {
+    bench: Bench,
+    moves: FlowMoves,
+    /// Packets of the flood that ended at the ring.
+    flood: u64,
+}
+
+impl Astray {
+    const FLOOD: u64 = 2 * FLOW;
+
+    fn new() -> Astray {
+        let pool = pool(8192);
+        let config = MemoryConfig { queues: 3, ring: 512, ..MemoryConfig::default() };
+        let (mut left, mut right) = pair(&config).expect("descriptors");
+        let member = |(i, queue)| Member {
+            name: format!("worker-{i}"),
+            pool: pool.cache(),
+            limits: Limits { ring: RING, held: HELD, ..Limits::default() },
+            queues: vec![MemberQueue { link: 0, source: SOURCE.into(), queue }],
+        };
+        let members = left.take_queues().into_iter().enumerate().map(member).collect();
+        let registry = registry().with(&[&SEQUENCE]);
+        let team = Team::build(sequence(), registry, Arc::new(Env::new()), members);
+        let (team, cache) = (team.expect("sound"), pool.cache());
+        let mut b = Bench { team, peers: right.take_queues(), cache, pool };
+        for flow in [FLOW, Astray::FLOOD] {
+            send(&mut *b.peers[0], &mut b.cache, flow, 1);
+        }
+        b.team.workers[0].turn(1);
+        let moves = b.team.publisher.begin_moves("Seq", &[(key(1), 1)]).expect("it has flows");
+        b.team.workers[0].turn(2);
+        assert!(moves.wait_begun(Duration::ZERO));
+        let mut astray = Astray { bench: b, moves, flood: 0 };
+        astray.arrive(3, Astray::FLOOD + 1, RING + 100);
+        astray.flood = astray.ended();
+        assert_eq!(astray.flood, 100, "the ring is full");
+        astray
+    }
+
+    /// Packets arrive at worker 2, which receives them all.
+    fn arrive(&mut self, now: u64, first: u64, packets: usize) {
+        let b = &mut self.bench;
+        assert_eq!(send(&mut *b.peers[2], &mut b.cache, first, packets), packets);
+        let received: usize = (0..3).map(|_| b.team.workers[2].turn(now).received).sum();
+        assert_eq!(received, packets);
+    }
+
+    /// Packets that ended at the ring.
+    fn ended(&mut self) -> u64 {
+        let counters = self.bench.team.workers[2].engine().counters();
+        let full = |r: &crate::Reading| &*r.node == "Seq" && r.kind == CounterKind::RingFull;
+        counters.describe().iter().filter(|r| full(r)).map(|r| r.value).sum()
+    }
+
+    /// The packets of the moved flow in the order in which they have run.
+    fn end(self) -> Vec<u64> {
+        let Astray { bench: mut b, moves, .. } = self;
+        moves.redirected();
+        let mut back = Vec::new();
+        for now in 10..60 {
+            b.team.workers.iter_mut().for_each(|worker| drop(worker.turn(now)));
+            b.peers.iter_mut().for_each(|peer| receive(&mut **peer, &mut b.cache, &mut back));
+        }
+        assert_eq!(moves.progress().moved, 1);
+        let Bench { team, peers, pool, cache } = b;
+        drop((team, peers, cache));
+        assert_eq!(pool.available(), pool.frames(), "every frame has come home");
+        back.retain(|number| *number < Astray::FLOOD);
+        back
+    }
+}
+
+#[test]
+fn packets_of_a_flow_that_moves_wait_beside_a_full_ring() {
+    let mut astray = Astray::new();
+    astray.arrive(4, FLOW + 1, HELD / 2);
+    assert_eq!(astray.ended(), astray.flood, "none of them ends");
+    astray.arrive(5, Astray::FLOOD + 1000, 100);
+    assert_eq!(astray.ended(), astray.flood + 100, "others are not kept");
+    let b = &mut astray.bench;
+    send(&mut *b.peers[1], &mut b.cache, FLOW + 151, 50);
+    assert_eq!(astray.end(), (FLOW..FLOW + 201).collect::<Vec<u64>>());
+}
+
+/// They have half of the room of those that wait for a state, which the others always find.
+#[test]
+fn packets_beyond_the_limit_of_those_beside_a_full_ring_are_dropped_and_counted() {
+    let mut astray = Astray::new();
+    astray.arrive(4, FLOW + 1, HELD + 20);
+    let beside = HELD as u64 / 2;
+    assert_eq!(astray.ended(), astray.flood + beside + 20);
+    assert_eq!(astray.end(), (FLOW..=FLOW + beside).collect::<Vec<u64>>());
+}
+
+/// The owner of its flow takes nothing: what the application sends waits there.
+#[test]
+fn an_application_waits_for_the_ring_to_the_owner_of_its_flow() {
+    PINNED.set(true);
+    let mut b = two_workers(Some(1));
+    send(&mut *b.peers[0], &mut b.cache, ENDLESS * FLOW, 1);
+    b.team.workers[0].turn(1);
+    (2..40).for_each(|now| drop(b.team.workers[1].turn(now)));
+    let ring = b.team.workers[1].stats().handed_over();
+    assert_eq!(rings_full(&mut b, "Seq"), 0, "it does not end at the ring");
+    b.team.workers[1].turn(40);
+    assert_eq!(b.team.workers[1].stats().handed_over(), ring, "it waits");
+    (41..60).for_each(|now| b.team.workers.iter_mut().for_each(|w| drop(w.turn(now))));
+    let [in_order, rest @ ..] = counts(&mut b.team.workers);
+    assert!(in_order > ring && rest == [0; 3], "{in_order} {rest:?}");
 }
 
 /// An application's queue that takes nothing.
@@ -175,15 +294,17 @@ impl LinkQueue for Application {
     }
 }
 
-/// Two workers with a queue each, and everything goes through `Seq`; worker 1 has an application, too.
-fn two_workers(is_endless: bool) -> Bench {
+/// Two workers with a queue each, and everything goes through `Seq`; worker 1 has an application, too, which may send
+/// packets at all times from one on.
+fn two_workers(endless: Option<u64>) -> Bench {
     let pool = pool(8192);
     let config = MemoryConfig { queues: WORKERS as u16, ring: 512, ..MemoryConfig::default() };
     let (mut left, mut right) = pair(&config).expect("descriptors");
     let members = left.take_queues().into_iter().enumerate().map(|(i, queue)| {
         let mut queues = vec![MemberQueue { link: 0, source: SOURCE.into(), queue }];
         if i == 1 {
-            let queue = Box::new(Application { is_endless, given: 0 });
+            let (is_endless, given) = (endless.is_some(), endless.unwrap_or(0));
+            let queue = Box::new(Application { is_endless, given });
             queues.push(MemberQueue { link: 1, source: SOURCE.into(), queue });
         }
         let limits = Limits { outbox: OUTBOX, held: HELD, links: 2, ..Limits::default() };
@@ -204,7 +325,7 @@ const HELD: usize = 300;
 #[test]
 fn a_queue_that_is_held_back_in_every_turn_does_not_keep_a_move_open() {
     for (is_application, most_turns) in [(true, 8), (false, 16_384 / 4 + 8)] {
-        let mut b = two_workers(is_application);
+        let mut b = two_workers(is_application.then_some(0));
         send(&mut *b.peers[0], &mut b.cache, FLOW, 1);
         let mut now = 0;
         let mut turn = |b: &mut Bench| {
@@ -234,7 +355,7 @@ fn a_queue_that_is_held_back_in_every_turn_does_not_keep_a_move_open() {
 /// The outbox of an unrelated link is full, and packets of a flow wait for its state.
 #[test]
 fn a_link_that_takes_nothing_does_not_keep_the_packets_of_a_flow() {
-    let mut b = two_workers(false);
+    let mut b = two_workers(None);
     send(&mut *b.peers[0], &mut b.cache, FLOW, 1);
     b.team.workers[0].turn(1);
     let outbox = b.team.workers[1].engine().outbox(1);
@@ -258,7 +379,7 @@ fn a_link_that_takes_nothing_does_not_keep_the_packets_of_a_flow() {
 /// The frames of packets that wait for a flow's state have a bound of their own.
 #[test]
 fn packets_beyond_the_limit_of_those_held_are_dropped_and_counted() {
-    let mut b = two_workers(false);
+    let mut b = two_workers(None);
     send(&mut *b.peers[0], &mut b.cache, FLOW, 1);
     b.team.workers[0].turn(1);
     let moves = b.team.publisher.begin_moves("Seq", &[(key(1), 1)]).expect("it has flows");

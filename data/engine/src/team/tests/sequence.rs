@@ -224,7 +224,7 @@ pub(super) fn with_entrance(whole: bool) -> Graph {
 /// threads, and `each` is called after one of all.
 pub(super) fn fit(team: &mut Team, part: Arc<crate::Fit>, now: &mut u64, mut each: impl FnMut()) {
     let runs = |workers: &mut [Worker], runs| {
-        workers.iter_mut().for_each(|worker| worker.join_team().set_runs(runs));
+        workers.iter_mut().for_each(|worker| worker.attend(runs));
     };
     runs(&mut team.workers, true);
     let (publisher, workers) = (team.publisher.clone(), &mut team.workers);

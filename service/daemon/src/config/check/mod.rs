@@ -7,8 +7,8 @@ use weever_packet::{HugePages, PoolConfig};
 
 use super::error::Problems;
 use super::settings::Table;
-use super::value::Cores;
-use super::{Config, ConfigError, Interface, Prefix, Services, Settings, Share};
+use super::value::{Cores, Ports};
+use super::{Config, ConfigError, Interface, Prefix, Services, Settings};
 
 pub(crate) use interface::shortest_mtu;
 pub(crate) use reach::Own;
@@ -51,6 +51,8 @@ impl Config {
             apps_groups: top.list("apps-groups"),
             apps_first_port: top.get("apps-first-port"),
             apps_memory: top.get("apps-memory"),
+            apps_ephemeral: top.find("apps-ephemeral").map(|Ports(range)| range),
+            apps_keep: top.get("apps-keep"),
             policy: top.path("policy"),
             flows: top.path("flows"),
             probe: top.get("probe"),
@@ -114,15 +116,6 @@ fn check_services_and_memory(config: &Config, problems: &mut Problems) {
         let remedy = format!("use {} or {} (bytes)", FRAME_SIZES[0], FRAME_SIZES[1]);
         let problem = "AF_XDP has no frames of that size";
         problems.add("pool.frame-size", config.pool.frame_size, problem, &remedy);
-    }
-    let by_port = config.interfaces.iter().find(|interface| interface.share == Share::Ports);
-    if let Some((apps, interface)) = config.apps.as_deref().zip(by_port) {
-        let problem = format!(
-            "applications bind ports as they run, and {} has the kernel's addresses, by port",
-            interface.name
-        );
-        let remedy = "use `share = \"address\"`, with an address of its own";
-        problems.add("apps", apps.display(), &problem, remedy);
     }
     if config.flows.is_some() && config.policy.is_none() {
         let flows = config.flows.as_deref().unwrap_or("".as_ref()).display();

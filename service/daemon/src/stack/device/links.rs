@@ -1,18 +1,23 @@
 //! The configuration's devices as links: one for each device, however many interfaces it has.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use weever_device::claim::{Claim, ClaimError};
 use weever_device::{ifindex, name_of};
 use weever_link::{Link, LinkInfo, LinkQueue};
-use weever_link_sys::af_xdp::{self, AfXdp, AfXdpConfig, OpenError, ReceiveThreads, Steering};
+use weever_link_sys::af_xdp::{
+    self, AfXdp, AfXdpConfig, OpenError, Pins, ReceiveThreads, Steering,
+};
 use weever_link_sys::overhear::overhear;
 use weever_link_sys::tap::{Tap, TapConfig};
 use weever_packet::Pool;
 
-use super::{ports, replay};
+use super::applications::addresses_of;
+use super::{ephemeral, ports, replay};
 use crate::config::{Config, Interface, LinkKind, Share};
 use crate::stack::steward::{self, PolicySetup, PreparedNic, SharedNicSteering, Steward};
 use crate::stack::{PolicyError, StartError};
@@ -35,6 +40,8 @@ pub(in crate::stack) struct AddressFilter {
     pub(in crate::stack) addresses: BTreeSet<IpAddr>,
     /// Whether only some ports of them are taken.
     pub(in crate::stack) by_port: bool,
+    /// The device's index.
+    pub(in crate::stack) device: u32,
 }
 
 impl From<Box<dyn Link>> for Device {
@@ -94,16 +101,23 @@ fn open_one(
 fn open_af_xdp(
     config: &Config,
     interface: &Interface,
-    addresses: BTreeSet<IpAddr>,
+    mut addresses: BTreeSet<IpAddr>,
     policy: Option<&PolicySetup>,
     pool: &Pool,
 ) -> Result<Device, StartError> {
+    let by_port = interface.share == Share::Ports;
+    let has_applications = by_port && config.apps.is_some();
+    if has_applications {
+        // From the first packet on, as those of the stack before were.
+        addresses.extend(addresses_of(slice::from_ref(&interface.dev)).iter().map(SocketAddr::ip));
+    }
     let share = match interface.share {
         Share::Address => af_xdp::Share::Address(addresses.iter().copied().collect()),
-        // The kernel, which has not been asked yet, has the addresses.
-        Share::Ports => {
-            af_xdp::Share::Ports(Vec::new(), ports::of(&config.services).into_iter().collect())
-        }
+        // Those that the kernel gets later are followed.
+        Share::Ports => af_xdp::Share::Ports(
+            addresses.iter().copied().collect(),
+            ports::of(&config.services).into_iter().collect(),
+        ),
         Share::None => af_xdp::Share::None,
     };
     let mut settings = AfXdpConfig { share, ..AfXdpConfig::new(&interface.dev, pool.clone()) };
@@ -116,6 +130,15 @@ fn open_af_xdp(
         )));
     }
     let claim = claim(&interface.dev)?;
+    let device = ifindex(&interface.dev).unwrap_or_default();
+    if has_applications {
+        let range = config.ephemeral_ports();
+        settings.ephemeral = Some((range.first, range.last));
+    }
+    if has_applications {
+        settings.lease = Duration::from_secs(config.apps_keep.into());
+    }
+    settings.pins = pins(&interface.dev, device, has_applications && config.apps_keep > 0);
     let workers = config.cores.len().max(1) as u16;
     let prepared = policy.map(|policy| prepare(&interface.dev, workers, policy));
     let prepared = prepared.transpose()?.flatten();
@@ -135,11 +158,11 @@ fn open_af_xdp(
     let steward = policy.map(|policy| start_steward(&link, prepared, workers, policy));
     let steward = steward.transpose()?.flatten();
     let threads = Some(Arc::clone(link.threads())).filter(|threads| threads.most() > 1);
-    let by_port = interface.share == Share::Ports;
     let filter = (interface.share != Share::None).then(|| AddressFilter {
         steering: Arc::clone(link.steering()),
         addresses,
         by_port,
+        device,
     });
     let link: Box<dyn Link> = match interface.share {
         Share::Address => Box::new(overhear(link).map_err(OpenError::from)?),
@@ -147,6 +170,31 @@ fn open_af_xdp(
     };
     let link = holding(link, nic, claim);
     Ok(Device { link, filter, steward, threads })
+}
+
+/// Where the device's ports outlive the stack, if they are to; else those of a stack before are the kernel's.
+fn pins(dev: &str, device: u32, keeps: bool) -> Option<Pins> {
+    let pins = Pins::of(device).ok()?;
+    if !keeps {
+        if pins.exist() {
+            tracing::info!(device = dev, "ports that a stack has kept are the kernel's again");
+            ephemeral::release(&pins).unwrap_or_else(|error| {
+                tracing::warn!(device = dev, "they cannot be given back: {error}");
+            });
+        }
+        return None;
+    }
+    match pins.prepare() {
+        Ok(()) => Some(pins),
+        Err(error) => {
+            tracing::warn!(
+                device = dev,
+                "the kernel will answer for applications' ports while no stack runs: /sys/fs/bpf: {error}; \
+                 `mount -t bpf bpf /sys/fs/bpf`, or `apps-keep = 0`"
+            );
+            None
+        }
+    }
 }
 
 /// The device with a queue for each worker, if it sorts packets itself and there are several.

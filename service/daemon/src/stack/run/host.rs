@@ -75,6 +75,7 @@ pub(in crate::stack) fn application_server(
     builder: &mut HostBuilder,
     config: &Config,
 ) -> Result<AppServer, StartError> {
+    builder.ephemeral_ports(config.ephemeral_ports());
     let large = Pool::new(PoolConfig::large(LARGE_FRAMES))?;
     let mut server = builder.applications(Some(large), MAX_SOCKETS)?;
     server.set_first_port(config.apps_first_port);

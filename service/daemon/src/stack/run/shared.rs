@@ -17,6 +17,7 @@ use weever_service_api::{
 use weever_wire::MacAddr;
 
 use crate::config::{Config, Services};
+use crate::stack::device::applications::ApplicationPorts;
 use crate::stack::device::links::DeviceNames;
 use crate::stack::device::ports::TakenPorts;
 use crate::stack::graph::capture::Captures;
@@ -47,6 +48,8 @@ pub(in crate::stack) struct Shared {
     pub(in crate::stack) stewards: Arc<Stewards>,
     /// By link: how many workers receive from each of its queues, if that can be changed.
     pub(in crate::stack) receivers: Vec<Option<Arc<ReceiveThreads>>>,
+    /// The ports of applications, if the addresses are the kernel's.
+    pub(in crate::stack) application_ports: Option<ApplicationPorts>,
     /// Applications' sockets, once they are served.
     pub(in crate::stack) applications: OnceLock<Arc<Mutex<AppServer>>>,
     pub(in crate::stack) started: Instant,
@@ -82,6 +85,7 @@ impl Shared {
             names: Arc::new(DeviceNames::new(&config, &host.links)),
             ports,
             receivers: Vec::new(),
+            application_ports: None,
             applications: OnceLock::new(),
             started: Instant::now(),
             config,

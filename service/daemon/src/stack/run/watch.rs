@@ -17,6 +17,7 @@ use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::NetState;
 
 use super::events::EventLog;
+use crate::stack::device::applications::ApplicationPorts;
 use crate::stack::device::links::AddressFilter;
 
 /// How long a change may take to be noticed.
@@ -36,14 +37,15 @@ pub(in crate::stack) struct NetworkWatcher {
 
 impl NetworkWatcher {
     /// Watches the network of a host, for the log and for the filters of these links' devices: the
-    /// link's number and its filter.
+    /// link's number and its filter. Applications' `ports` follow the addresses.
     pub(in crate::stack) fn start(
         host: HostHandle,
         filters: Vec<(u16, AddressFilter)>,
+        ports: Option<ApplicationPorts>,
     ) -> io::Result<NetworkWatcher> {
         let stop = Arc::<(Mutex<bool>, Condvar)>::default();
         let stopped = Arc::clone(&stop);
-        let work = move || watch(&host, filters, &stopped);
+        let work = move || watch(&host, filters, ports.as_ref(), &stopped);
         let thread = thread::Builder::new().name("network".into()).spawn(work)?;
         Ok(NetworkWatcher { stop, thread: Some(thread) })
     }
@@ -61,7 +63,12 @@ impl Drop for NetworkWatcher {
     }
 }
 
-fn watch(host: &HostHandle, mut filters: Vec<(u16, AddressFilter)>, stop: &(Mutex<bool>, Condvar)) {
+fn watch(
+    host: &HostHandle,
+    mut filters: Vec<(u16, AddressFilter)>,
+    ports: Option<&ApplicationPorts>,
+    stop: &(Mutex<bool>, Condvar),
+) {
     let clients = host.env.get_or_default::<Dhcp>();
     let mut log = EventLog::default();
     let (mut seen, mut periods) = (None, 0);
@@ -73,6 +80,7 @@ fn watch(host: &HostHandle, mut filters: Vec<(u16, AddressFilter)>, stop: &(Mute
             for (link, filter) in &mut filters {
                 follow(filter, wanted(&state, *link, &now.1));
             }
+            ports.iter().for_each(|ports| ports.follow_addresses());
             log.look_at_addresses(state.config());
             seen = Some(now);
         }
@@ -84,6 +92,7 @@ fn watch(host: &HostHandle, mut filters: Vec<(u16, AddressFilter)>, stop: &(Mute
             for worker in &*host.workers {
                 log.look_at_faults(&worker.name, worker.counters.faults());
             }
+            ports.iter().for_each(|ports| ports.tend());
             log.note_relieved(host.relieve(RELIEF_PATIENCE));
         }
         periods = periods.wrapping_add(1);

@@ -1,19 +1,22 @@
 //! The loop.
 
-use std::collections::{HashMap, HashSet};
+mod registration;
+
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use weever_plan::flow::{Conj, Flow};
+use weever_plan::flow::Conj;
 use weever_plan::search::{FlowId, Plan, RuleId, Search};
 use weever_plan::watch::{self, DueFlow, FiveTuple, Watch};
-use weever_policy::flows::FlowSpec;
 use weever_policy::policy::CheckedPolicy;
 
 use crate::applications::AppPackets;
-use crate::plan::{InitialPlan, Origin, complaints, five_tuple};
+use crate::plan::{InitialPlan, Origin, complaints};
 use crate::target::{Applied, NoReceivers, Receivers, Target, TargetError};
 
 const SECOND: u64 = 1_000_000_000;
+/// The pause between two looks at what others did to the device.
+const LOOK: u64 = 2 * SECOND;
 /// The longest pause between two attempts to apply a plan.
 const MAX_RETRY_PAUSE: u64 = 64 * SECOND;
 
@@ -103,6 +106,8 @@ pub struct Steward {
     modes_are_set: bool,
     /// When hits were read last.
     counted: u64,
+    /// When the device was looked at last.
+    looked: u64,
     failure: Option<Failure>,
     /// The part of the policy that fails because of the device's refusals.
     shortfall: Option<String>,
@@ -141,6 +146,7 @@ impl Steward {
             wants_search: false,
             modes_are_set: false,
             counted: 0,
+            looked: 0,
             failure: None,
             shortfall: None,
             is_blind: false,
@@ -164,52 +170,43 @@ impl Steward {
         self.set_modes();
     }
 
-    /// Replaces the registered flows of services and applications by the present ones, with their rates.
-    pub fn set_services(&mut self, services: Vec<(Origin, FlowSpec)>) {
-        let is_service =
-            |origin: &Origin| matches!(origin, Origin::Service(..) | Origin::Application { .. });
-        let present: HashSet<Origin> = services.iter().map(|(origin, _)| *origin).collect();
-        let registered: Vec<(FlowId, Origin)> =
-            self.flows.iter().map(|(id, flow)| (*id, flow.origin)).collect();
-        let registered = registered.into_iter().filter(|(_, origin)| is_service(origin));
-        let (known, gone): (Vec<_>, Vec<_>) =
-            registered.partition(|(_, origin)| present.contains(origin));
-        for (id, _) in gone {
-            self.remove(id);
-            self.has_changed = true;
+    /// Goes on with another policy and other registered flows. Flows that were found by their traffic stay, as far as
+    /// the policy has a place for them. Filters that both plans have stay untouched. If the device does not take the
+    /// plan, later steps try again.
+    pub fn reload(&mut self, now: u64, planned: InitialPlan) -> Step {
+        let InitialPlan { mut search, policy, flows, packets, app_packets } = planned;
+        let respread = search.rss() != self.search.rss();
+        std::mem::swap(&mut search, &mut self.search);
+        self.search.succeed(search);
+        (self.policy, self.app_packets) = (policy, app_packets);
+        if !self.covered.is_empty() {
+            self.covered = packets;
         }
-        let known: HashMap<Origin, FlowId> =
-            known.into_iter().map(|(id, origin)| (origin, id)).collect();
-        for (origin, spec) in services {
-            match known.get(&origin) {
-                // The flow stays where it is until the next search for all.
-                Some(id) => drop(self.search.set_rate(*id, spec.rate)),
-                None => self.register(origin, spec),
-            }
-        }
-    }
-
-    /// Adds a flow of a service or an application. A five-tuple that was found by its traffic becomes a registered
-    /// flow; one that is registered already stays with its owner.
-    fn register(&mut self, origin: Origin, spec: FlowSpec) {
-        let (parts, app, tuple) = (spec.parts.clone(), spec.app.clone(), five_tuple(&spec.parts));
-        if let Some((tuple, id)) = tuple.and_then(|tuple| Some((tuple, *self.tuples.get(&tuple)?)))
-        {
-            let found = self.flows.get(&id);
-            if found.is_some_and(|flow| !matches!(flow.origin, Origin::Traffic(_))) {
-                return;
-            }
-            self.tuples.remove(&tuple);
-            self.watch.forget(&tuple);
-            self.remove(id);
-        }
-        for flow in self.policy.classify([spec]).0 {
-            let Some(id) = self.add(flow, origin) else { continue };
-            self.has_changed = true;
+        let found =
+            std::mem::take(&mut self.flows).into_values().filter_map(|flow| match flow.origin {
+                Origin::Traffic(tuple) => Some((tuple, flow)),
+                _ => None,
+            });
+        let found: Vec<(FiveTuple, FlowCount)> = found.collect();
+        self.tuples.clear();
+        for (id, origin, tuple) in flows {
             self.tuples.extend(tuple.map(|tuple| (tuple, id)));
-            self.flows.entry(id).and_modify(|flow| flow.tuple = tuple);
-            app.iter().for_each(|app| self.app_packets.insert(id, &parts, app));
+            self.flows.insert(id, count_from(origin));
         }
+        let mut step = Step::default();
+        for (tuple, count) in found {
+            self.place(DueFlow { came: vec![(tuple, count.rate)], gone: Vec::new() }, &mut step);
+            if let Some(flow) = self.tuples.get(&tuple).and_then(|id| self.flows.get_mut(id)) {
+                *flow = FlowCount { origin: flow.origin, ..count };
+            }
+        }
+        step.came.clear();
+        (self.shortfall, self.failure) = (None, None);
+        self.apply(now, &mut step);
+        if respread && step.failure.is_none() {
+            step.failure = self.target.gather(&self.search, false).err();
+        }
+        step
     }
 
     /// Has the next step search for all flows from the beginning, because their rates have changed or a search was
@@ -242,6 +239,7 @@ impl Steward {
             self.search.search_again();
             self.has_changed = true;
         }
+        self.look(now);
         let retry = self.failure.as_ref().and_then(|failure| failure.retry);
         self.has_changed |= retry.is_some_and(|retry| now >= retry);
         if self.has_changed && self.receivers.expect(self.search.nic(), &self.search.changing()) {
@@ -253,6 +251,23 @@ impl Steward {
             self.stats.slowest = self.stats.slowest.max(began.elapsed().saturating_sub(waited));
         }
         step
+    }
+
+    /// Has the plan applied again if others changed the device.
+    fn look(&mut self, now: u64) {
+        if now.saturating_sub(self.looked) < LOOK || self.failure.is_some() {
+            return;
+        }
+        self.looked = now;
+        match self.target.look() {
+            Ok(false) => {}
+            Ok(true) => {
+                tracing::warn!(link = self.name, "another program, or a reset, changed the device");
+                self.has_changed = true;
+            }
+            // Applying the next change reports what is wrong.
+            Err(error) => tracing::debug!(link = self.name, "cannot look at the device: {error}"),
+        }
     }
 
     /// Counts packets per flow, and tells the watch the five-tuples that are alive.
@@ -290,80 +305,6 @@ impl Steward {
             if matches!(flow.origin, Origin::Traffic(_)) && flow.rate > 0 {
                 self.search.set_rate(*id, Some(flow.rate));
             }
-        }
-    }
-
-    /// Removes ended five-tuples from the plan, and adds those that are worth a filter.
-    fn place(&mut self, due: DueFlow, step: &mut Step) {
-        for tuple in due.gone {
-            let Some(id) = self.tuples.get(&tuple).copied() else { continue };
-            let origin = self.flows.get(&id).map(|flow| flow.origin);
-            // Registered ones stay until they are taken back.
-            if matches!(origin, Some(Origin::Traffic(_))) {
-                self.tuples.remove(&tuple);
-                self.remove(id);
-                step.gone += 1;
-            }
-        }
-        for (tuple, rate) in due.came {
-            if self.tuples.contains_key(&tuple) || self.is_covered(&tuple) {
-                continue;
-            }
-            let seen = FlowSpec::seen(tuple, rate).map(|seen| {
-                let app = seen.parts.first().and_then(|packets| self.app_packets.app_of(packets));
-                FlowSpec { app: app.map(str::to_owned), ..seen }
-            });
-            for flow in self.policy.classify(seen).0 {
-                match self.add(flow, Origin::Traffic(tuple)) {
-                    Some(id) => {
-                        self.tuples.insert(tuple, id);
-                        step.came.push(tuple);
-                    }
-                    None => {
-                        self.stats.unplaced += 1;
-                        step.unplaced.push(tuple);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Whether a registered flow that five-tuples are left to has all packets of this one.
-    fn is_covered(&self, tuple: &FiveTuple) -> bool {
-        let Some(packets) = tuple.packets() else { return false };
-        self.covered.iter().any(|registered| packets.implies(registered))
-    }
-
-    /// A flow that would break the policy stays where unregistered traffic goes.
-    fn add(&mut self, flow: Flow, origin: Origin) -> Option<FlowId> {
-        let name = flow.name.clone();
-        let before = self.search.cost().is_acceptable();
-        let id = self.search.add(flow);
-        if before && !self.search.cost().is_acceptable() {
-            self.search.remove(id);
-            tracing::warn!(
-                link = self.name,
-                flow = name,
-                "the policy has no place for this flow; it is treated as unregistered traffic"
-            );
-            return None;
-        }
-        tracing::debug!(link = self.name, flow = name, "flow added");
-        self.flows.insert(id, count_from(origin));
-        Some(id)
-    }
-
-    fn remove(&mut self, id: FlowId) {
-        let known = self.flows.remove(&id);
-        if let Some(tuple) = known.and_then(|flow| flow.tuple) {
-            self.tuples.remove(&tuple);
-        }
-        let origin = known.map(|flow| flow.origin);
-        if matches!(origin, Some(Origin::Service(..) | Origin::Application { .. })) {
-            self.app_packets.remove(id);
-        }
-        if let Some(flow) = self.search.remove(id) {
-            tracing::debug!(link = self.name, flow = flow.name, "flow removed");
         }
     }
 

@@ -1,10 +1,11 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use proptest::prelude::*;
-use weever_block::{Block, BlockType, Burst, Cx, Env, MARKS, Mask, PortDoc, Ports, Registry};
+use weever_block::{Block, BlockType, Burst, Cx, MARKS, Mask, PortDoc, Ports, Registry};
 use weever_engine::{Limits, Reading, Schedule};
 use weever_graph::{Graph, Node, NodeId, NodeKind, Port, verify};
 use weever_models::{HostConfig, Service, host};
+use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::NetConfig;
 use weever_packet::Flags;
 use weever_wire::icmpv4::IcmpRepr;
@@ -12,26 +13,14 @@ use weever_wire::icmpv6::Icmpv6Repr;
 use weever_wire::ipv4::protocol;
 
 use weever_blocks_std::host::provide;
-use weever_blocks_std::shortcut::RECEIVE;
-use weever_blocks_std::testing::{HostBox, frames::*, frames6::*, host::host_state6};
-use weever_blocks_std::{registry, run};
+use weever_blocks_std::registry;
+use weever_blocks_std::testing::{HostBox, env, frames::*, frames6::*, host::host_state6};
 
 const ECHO: u16 = 7;
+const VLAN: u16 = 5;
 
 fn graph() -> Graph {
     host(&HostConfig::serving(Service::Echo, ECHO).and(Service::Discard, 9)).unwrap()
-}
-
-#[test]
-fn the_host_graph_has_every_way() {
-    let registry = registry();
-    let mut graph = graph();
-    registry.annotate(&mut graph).unwrap();
-    let env = Env::new();
-    provide(&env, host_state6(), 0);
-    let schedule = Schedule::compile(&verify(graph).unwrap(), &registry, &env).unwrap();
-    let listed: Vec<_> = schedule.shortcuts().filter(|(_, name, _)| *name != "compiled").collect();
-    assert_eq!(listed, [("RxL2EtherClassified", "Receive", RECEIVE.ways.len())]);
 }
 
 /// A block that no run may pass: it says that it records metadata.
@@ -55,11 +44,6 @@ fn types() -> Registry {
     registry().with(&[&MARKER])
 }
 
-/// The same types without the shortcut, whose place compiled runs take.
-fn compiled() -> Registry {
-    types().without_shortcuts().with_compiler(&run::Compiler)
-}
-
 /// A node of this type in front of each of these.
 fn spliced(mut graph: Graph, implementation: &str, before: &[&str]) -> Graph {
     for name in before {
@@ -81,12 +65,12 @@ fn spliced(mut graph: Graph, implementation: &str, before: &[&str]) -> Graph {
 
 /// The ways of the runs of a graph, by the node at which each begins.
 fn runs(mut graph: Graph) -> Vec<(String, usize)> {
-    let registry = compiled();
+    let registry = types();
     registry.annotate(&mut graph).unwrap();
-    let env = Env::new();
+    let env = env();
     provide(&env, host_state6(), 0);
     let schedule = Schedule::compile(&verify(graph).unwrap(), &registry, &env).unwrap();
-    schedule.shortcuts().map(|(node, _, ways)| (node.to_owned(), ways)).collect()
+    schedule.runs().map(|(node, ways)| (node.to_owned(), ways)).collect()
 }
 
 #[test]
@@ -94,16 +78,14 @@ fn the_receive_side_is_compiled_into_runs() {
     let whole = runs(graph());
     let first = |name: &str, ways| (name.to_owned(), ways);
     // Of both families UDP, ICMP echo, TCP and forwarded packets, and neighbour discovery by its two checks.
-    assert!(whole.contains(&first("RxL2EtherClassified", 11)), "{whole:?}");
+    assert!(whole.contains(&first("RxQueue", 11)), "{whole:?}");
     let between = ["RxL3IPv4ValidHeaderLength", "RxL4UDPValidHeaderLength"];
     let counted = runs(spliced(graph(), "Counter", &between));
-    assert!(counted.contains(&first("RxL2EtherClassified", 11)), "{counted:?}");
+    assert!(counted.contains(&first("RxQueue", 11)), "{counted:?}");
     let split = runs(spliced(graph(), "Marker", &between));
-    for (name, ways) in [
-        ("RxL2EtherClassified", 8),
-        ("RxL3IPv4ValidHeaderLength", 4),
-        ("RxL4UDPValidHeaderLength", 1),
-    ] {
+    for (name, ways) in
+        [("RxQueue", 8), ("RxL3IPv4ValidHeaderLength", 4), ("RxL4UDPValidHeaderLength", 1)]
+    {
         assert!(split.contains(&first(name, ways)), "{name} in {split:?}");
     }
 }
@@ -153,6 +135,11 @@ fn frames() -> Vec<Vec<u8>> {
         from_peer(&without_checksum),
         from_peer(&options),
         tagged(&udp(5000, ECHO, b"hello"), 0, 3),
+        tagged(&udp(5000, ECHO, b"in a VLAN of ours"), VLAN, 3),
+        tagged(&udp(5000, ECHO, b"in another one"), VLAN + 1, 0),
+        tagged(&tagged(&udp(5000, ECHO, b"in two"), VLAN, 0), VLAN, 0),
+        tagged(&from_peer6(&udp6((PEER6, 5000), (HOST6, ECHO), 64, b"six in a VLAN")), VLAN, 0),
+        tagged(&from_peer(&udp_datagram(peer, elsewhere, b"on its way")), VLAN, 0),
         from_peer6(&udp6((PEER6, 5000), (HOST6, ECHO), 64, b"six")),
         from_peer6(&udp6((PEER6, 5000), (HOST6, 99), 64, b"closed")),
         from_peer6(&udp6((HOST6, 5000), (HOST6, ECHO), 64, b"from us")),
@@ -180,8 +167,13 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
         })
 }
 
+/// Of two interfaces, one of which is in a VLAN.
 fn network(forwarding: bool) -> NetConfig {
     let mut network = host_state6();
+    let other = NetConfig::single(HOST_MAC, &["10.5.0.1/24".parse().unwrap()]);
+    let (id, name) = (IfaceId(1), "tagged".into());
+    let other = Interface { id, name, vlan: Some(VLAN), ..other.interfaces()[0].clone() };
+    network.add_interface(other).unwrap();
     network.settings.forwarding = forwarding;
     network
 }
@@ -195,7 +187,7 @@ fn run(
     frames: &[Vec<u8>],
     batch: usize,
 ) -> (Vec<Vec<u8>>, Vec<Reading>) {
-    let env = Env::new();
+    let env = env();
     provide(&env, network(forwarding), 0);
     let mut host = HostBox::of(graph, registry, &env, Limits::default());
     host.set_flags(flags);
@@ -233,8 +225,7 @@ proptest! {
         std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(64)
     ))]
 
-    /// Neither the shortcut nor compiled runs change anything but the time that a packet takes, whatever
-    /// splits the runs.
+    /// Compiled runs change nothing but the time that a packet takes, whatever splits them.
     #[test]
     fn with_them_a_host_does_what_it_does_without_them(
         frames in prop::collection::vec(frame(), 1..64),
@@ -242,15 +233,13 @@ proptest! {
         partial in any::<bool>(),
         resolved in prop::bool::weighted(0.8),
         batch in prop_oneof![Just(1usize), Just(64)],
-        shortcut in any::<bool>(),
         kind in prop::sample::select(vec!["Counter", "Marker"]),
         splits in prop::sample::subsequence(SPLITS.to_vec(), 0..4),
     ) {
         let flags = if partial { Flags::MAY_BE_PARTIAL } else { Flags::NONE };
         let graph = spliced(graph(), kind, &splits);
-        let all = if shortcut { types() } else { compiled() };
-        let (sent, counted) = run(graph.clone(), &all, forwarding, (flags, resolved), &frames, batch);
-        let plain = types().without_shortcuts();
+        let (sent, counted) = run(graph.clone(), &types(), forwarding, (flags, resolved), &frames, batch);
+        let plain = types().without_runs();
         let (expected, counts) = run(graph, &plain, forwarding, (flags, resolved), &frames, batch);
         prop_assert_eq!(sent, expected);
         for (ours, theirs) in counted.iter().zip(&counts) {

@@ -1,0 +1,107 @@
+//! The process' queue: opened when its first socket is used, and given up when the stack ends.
+
+use std::sync::OnceLock;
+
+use weever_app_sockets::{AppQueue, Backend, Process, QueueConfig};
+
+use crate::failure::{Answer, Failure};
+use crate::file::File;
+use crate::inside::{self, Unavailable};
+use crate::log;
+use crate::numbers::{self, Meaning};
+use crate::state::State;
+
+/// The queue's configuration, as the environment says when the program starts: some clear it later.
+pub(crate) fn config() -> &'static QueueConfig {
+    static CONFIG: OnceLock<QueueConfig> = OnceLock::new();
+    CONFIG.get_or_init(|| {
+        // Room for the windows of some hundred connections that are not read.
+        let geometry =
+            weever_app_sockets::Geometry { ring_len: 4096, frames: 8192, ..Default::default() };
+        QueueConfig { geometry, ..QueueConfig::default() }
+    })
+}
+
+impl State {
+    /// The process' queue, opened if it is not there yet.
+    pub(crate) fn need_queue(&mut self) -> Answer<&'static AppQueue> {
+        if let Some(queue) = self.queue {
+            return Ok(queue);
+        }
+        if self.refused {
+            if std::mem::take(&mut self.orphaned) {
+                log::always(format_args!(
+                    "the stack is inside this process' parent, and sockets here are the kernel's: a program of \
+                     several processes needs `weever run --stack daemon`"
+                ));
+            }
+            return Err(Failure::Kernel);
+        }
+        let config = config();
+        let opened = self
+            .backend(config)
+            .and_then(|backend| AppQueue::over(backend, config).map_err(|error| error.to_string()));
+        match opened {
+            Ok(queue) => {
+                let queue: &'static AppQueue = Box::leak(Box::new(queue));
+                for fd in queue.descriptors() {
+                    numbers::set(fd, Some(Meaning::Internal));
+                }
+                (self.queue, self.inside) = (Some(queue), inside::is_chosen());
+                self.lost = false;
+                if self.inside {
+                    // The stack resets what comes for a port without a listener: all of them are open before.
+                    self.open_waiting();
+                    inside::admit();
+                }
+                self.queue.ok_or(Failure::Kernel)
+            }
+            // The stack that was there may come back.
+            Err(_) if self.lost && !inside::is_chosen() => Err(Failure::Kernel),
+            Err(error) => {
+                log::note(format_args!("sockets are the kernel's: {error}"));
+                self.refused = true;
+                Err(Failure::Kernel)
+            }
+        }
+    }
+
+    /// The stack as a queue sees it.
+    fn backend(&mut self, config: &QueueConfig) -> Result<Box<dyn Backend>, String> {
+        if inside::is_chosen() {
+            return inside::start(config).map_err(|Unavailable { why, in_use }| {
+                if !in_use {
+                    self.give_back();
+                }
+                why
+            });
+        }
+        let process = self.reserved.take().map_or_else(|| Process::connect(config), Ok);
+        let process = process.map_err(|error| error.to_string())?;
+        Ok(Box::new(process))
+    }
+
+    /// Connects to the stack as the user that the program is now.
+    pub(crate) fn reserve(&mut self) {
+        if !inside::is_chosen() && self.queue.is_none() && self.reserved.is_none() && !self.refused
+        {
+            self.reserved = Process::connect(config()).ok();
+        }
+    }
+
+    /// Opens the sockets that have waited for the stack inside.
+    pub(crate) fn open_waiting(&mut self) {
+        let waits = |file: &File| file.is_unopened();
+        let waiting = self.files.iter_mut().filter(|(_, file)| waits(file)).map(|(place, _)| place);
+        for place in waiting.collect::<Vec<u32>>() {
+            if let Err(why) = self.ensure(place) {
+                log::note(format_args!("a socket is not on the stack inside: {why:?}"));
+            }
+        }
+    }
+
+    /// Whether the stack has ended and there is no other yet, which may come.
+    pub(crate) fn awaits_stack(&self) -> bool {
+        self.lost && !self.inside
+    }
+}

@@ -1,0 +1,157 @@
+//! Connections that go to the next program, in whichever way it is started, and processes that restrict themselves.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+
+use weever_testbed::require_net_admin;
+
+use super::lab::{BOTH, Lab, has};
+
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Each connection goes to `cat`, as its standard input and output: the first octet says by which call.
+const STARTS: &str = r#"
+import ctypes, os, socket
+LIBC = ctypes.CDLL(None, use_errno=True)
+# Without a word of weever: an environment of the program's own.
+PLAIN = {'PATH': '/usr/bin:/bin'}
+plain = (ctypes.c_char_p * 2)(b'PATH=/usr/bin:/bin', None)
+cat = (ctypes.c_char_p * 2)(b'cat', None)
+
+def forked(run):
+    def start(stream):
+        if os.fork() == 0:
+            os.dup2(stream.fileno(), 0)
+            os.dup2(0, 1)
+            stream.close()
+            run()
+            os._exit(9)
+    return start
+
+def spawned(spawn, path):
+    def start(stream):
+        fd = stream.fileno()
+        # The descriptor itself is closed on exec, and another file gets its number.
+        actions = [(os.POSIX_SPAWN_DUP2, fd, 0), (os.POSIX_SPAWN_DUP2, fd, 1),
+                   (os.POSIX_SPAWN_OPEN, fd, '/dev/null', os.O_RDONLY, 0)]
+        spawn(path, ['cat'], PLAIN, file_actions=actions)
+    return start
+
+many = b'1 2 3 4 5 6 7 8'.split()
+starts = {
+    b'a': forked(lambda: LIBC.execl(b'/bin/cat', b'cat', None)),
+    b'b': forked(lambda: LIBC.execl(b'/bin/sh', b'sh', b'-c', b'exec "$9"', b'x', *many, b'cat', None)),
+    b'c': forked(lambda: LIBC.execlp(b'cat', b'cat', None)),
+    b'd': forked(lambda: LIBC.execle(b'/bin/cat', b'cat', None, plain)),
+    b'e': forked(lambda: LIBC.fexecve(os.open('/bin/cat', os.O_RDONLY), cat, plain)),
+    b'f': forked(lambda: LIBC.execveat(-100, b'/bin/cat', cat, plain, 0)),
+    b'g': spawned(os.posix_spawn, '/bin/cat'),
+    b'h': spawned(os.posix_spawnp, 'cat'),
+    b'i': forked(lambda: os.execve('/bin/cat', ['cat'], PLAIN)),
+}
+listener = socket.create_server(('::', 9100), family=socket.AF_INET6, dualstack_ipv6=True)
+print('ready', flush=True)
+while True:
+    stream = listener.accept()[0]
+    starts[stream.recv(1)](stream)
+    stream.close()
+"#;
+
+#[test]
+fn the_next_program_has_the_connection_however_it_is_started() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    let lab = Lab::new();
+    let mut server = lab.start(&[PYTHON, "-c", STARTS]);
+    for to in BOTH {
+        for way in b'a'..=b'i' {
+            let mut stream = lab.connect(&mut server, to, 9100);
+            let told = format!("{to}, {}", char::from(way));
+            // The program reads one octet; the next one gets the others.
+            let text: Vec<u8> = (0..30_000u32).map(|at| at as u8).collect();
+            stream.write_all(&[way]).unwrap();
+            stream.write_all(&text).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut all = Vec::new();
+            let read = stream.read_to_end(&mut all);
+            read.unwrap_or_else(|e| panic!("{told}: {e} after {}; {}", all.len(), server.told()));
+            assert!(all == text, "{told}: {} octets; {}", all.len(), server.told());
+        }
+    }
+}
+
+#[test]
+fn io_uring_is_refused_with_the_reason() {
+    require_net_admin!();
+    if !has("python3") || cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    let lab = Lab::new();
+    let script = "
+import ctypes, errno
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.syscall.restype = ctypes.c_long
+print(LIBC.syscall(425, 8, ctypes.create_string_buffer(120)), errno.errorcode[ctypes.get_errno()])
+";
+    let mut command = lab.command(&["--require", "--log", "--", PYTHON, "-c", script]);
+    let output = lab.net.left.run(|| command.output().unwrap());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.stdout, b"-1 EPERM\n", "{errors}");
+    assert!(errors.contains("io_uring is refused"), "{errors}");
+}
+
+/// A child takes a connection over after it has restricted itself by a system call that has no function: it may make no
+/// socket, connection or eventfd.
+const SANDBOXED: &str = r#"
+import ctypes, os, socket, struct
+LIBC = ctypes.CDLL(None, use_errno=True)
+SOCKET, CONNECT, EVENTFD, SECCOMP = 41, 42, 290, 317
+def sandbox():
+    denied = [SOCKET, CONNECT, EVENTFD]
+    code = [(0x20, 0, 0, 0)]
+    code += [(0x15, len(denied) - at, 0, number) for at, number in enumerate(denied)]
+    code += [(0x06, 0, 0, 0x7fff0000), (0x06, 0, 0, 0x00050001)]
+    code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *line) for line in code))
+    program = ctypes.create_string_buffer(struct.pack('H6xP', len(denied) + 3, ctypes.addressof(code)))
+    assert LIBC.prctl(38, 1, 0, 0, 0) == 0
+    LIBC.syscall.restype = ctypes.c_long
+    assert LIBC.syscall(SECCOMP, 1, 0, program) == 0, ctypes.get_errno()
+    try:
+        socket.socket()
+    except PermissionError:
+        return
+    assert False, 'the filter is not there'
+listener = socket.create_server(('::', 9100), family=socket.AF_INET6, dualstack_ipv6=True)
+while True:
+    stream = listener.accept()[0]
+    if os.fork() == 0:
+        sandbox()
+        while data := stream.recv(100000):
+            stream.sendall(data.upper())
+        os._exit(0)
+    stream.close()
+    os.wait()
+"#;
+
+#[test]
+fn a_connection_survives_a_sandbox_that_the_child_enters_by_a_bare_system_call() {
+    require_net_admin!();
+    if !has("python3") || cfg!(not(target_arch = "x86_64")) {
+        return;
+    }
+    let lab = Lab::new();
+    let mut server = lab.start(&[PYTHON, "-c", SANDBOXED]);
+    for to in BOTH {
+        let mut stream = lab.connect(&mut server, to, 9100);
+        // Twice: the child waits in between.
+        for _ in 0..2 {
+            stream.write_all(b"abc").unwrap();
+            let mut answer = [0; 3];
+            let read = stream.read_exact(&mut answer);
+            read.unwrap_or_else(|error| panic!("{to}: {error}; {}", server.told()));
+            assert_eq!(&answer, b"ABC");
+        }
+    }
+}
