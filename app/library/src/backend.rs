@@ -130,8 +130,9 @@ impl Backend for Inside {
         let seat = &self.shared.seats[seat];
         let now = monotonic();
         let mut worker = seat.take();
+        let by_others = seat.turned_by_others();
         let turn = worker.turn(now);
-        let is_busy = !turn.is_idle() || !worker.engine().idle();
+        let is_busy = by_others || !turn.is_idle() || !worker.engine().idle();
         drop(worker);
         seat.turned(now);
         if !turn.lost.is_empty() {

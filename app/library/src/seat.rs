@@ -23,6 +23,8 @@ pub(crate) struct Seat {
     stop: AtomicBool,
     /// When its thread turned it last, by the monotonic clock.
     turned: AtomicU64,
+    /// Another thread has turned it since [`turned_by_others`](Seat::turned_by_others) was called.
+    by_others: AtomicBool,
     patience: Nanos,
     keeper: OnceLock<Thread>,
 }
@@ -37,6 +39,7 @@ impl Seat {
             away: AtomicBool::new(true),
             stop: AtomicBool::new(false),
             turned: AtomicU64::new(monotonic()),
+            by_others: AtomicBool::new(false),
             patience: patience.as_nanos() as Nanos,
             keeper: OnceLock::new(),
         }
@@ -65,7 +68,15 @@ impl Seat {
 
     /// Takes the worker if nobody has it now, for a turn on behalf of its thread.
     pub(crate) fn borrow(&self) -> Option<MutexGuard<'_, Worker>> {
-        self.worker.try_lock().ok()
+        let worker = self.worker.try_lock().ok()?;
+        self.by_others.store(true, Ordering::Relaxed);
+        Some(worker)
+    }
+
+    /// Whether the keeper or another queue's thread has turned the worker since the last call: what it received may be
+    /// in the rings although the thread's own turn finds nothing. For the thread that [has taken](Self::take) it.
+    pub(crate) fn turned_by_others(&self) -> bool {
+        self.by_others.load(Ordering::Relaxed) && self.by_others.swap(false, Ordering::Relaxed)
     }
 
     /// Its thread has turned it.
@@ -127,9 +138,9 @@ fn keep(seat: &Seat, lost: impl Fn(Lost)) {
             thread::park_timeout(Duration::from_nanos(seat.patience - idle));
             continue;
         }
-        match seat.worker.try_lock() {
+        match seat.borrow() {
             // Until its thread wants it back.
-            Ok(mut worker) if !seat.wanted.load(Ordering::Relaxed) => {
+            Some(mut worker) if !seat.wanted.load(Ordering::Relaxed) => {
                 worker.run_at_pace(&seat.wanted, &lost);
             }
             // Its thread sleeps in it, turns it, or is about to.

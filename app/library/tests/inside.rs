@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -124,6 +125,33 @@ fn a_batch_is_answered_when_nothing_more_is_there_to_receive() {
         assert!(queue.next().unwrap().is_none());
         assert!(bench.came(&number), "{round}");
     }
+}
+
+#[test]
+fn a_packet_is_found_whichever_thread_has_turned_the_worker() {
+    let mut bench = bench(1, NEVER);
+    let queue = bench.queue();
+    queue.bind_udp(port(53)).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let library = bench.library.clone();
+        let done = &done;
+        scope.spawn(move || {
+            let other = library.queue(&QueueConfig::default()).unwrap();
+            // Each of these has the only worker turned by this thread.
+            while !done.load(Ordering::Relaxed) {
+                let socket = other.bind_udp(port(0)).unwrap();
+                other.close(socket).unwrap();
+            }
+        });
+        for round in 0..10000u16 {
+            bench.send(&udp(4000, 53, &round.to_be_bytes()));
+            let found = matches!(queue.next(), Ok(Some(Event::Datagram(_))));
+            done.store(!found || round == 9999, Ordering::Relaxed);
+            assert!(found, "{round}");
+            queue.commit().unwrap();
+        }
+    });
 }
 
 #[test]
