@@ -25,8 +25,8 @@ const COMMANDS_PER_TURN: usize = 256;
 /// A channel without traffic for so many turns is looked at in every so many turns only.
 const IDLE_AFTER: u32 = 256;
 const IDLE_INTERVAL: u32 = 32;
-/// How long the end of a datagram socket waits until what was sent before it is taken. A device that sends nothing
-/// holds up no other command for longer.
+/// How long closing a datagram socket waits until the packets that were sent before it are taken. So a device that does
+/// not send delays the commands behind it by no more than this.
 const MOST_BEFORE_CLOSE: Nanos = 100_000_000;
 /// IP protocol number of TCP.
 const TCP: u8 = 6;
@@ -92,8 +92,9 @@ impl AppLinkQueue {
         }
     }
 
-    /// The next command that can be carried out. One that takes streams or a datagram socket out of a queue comes after
-    /// everything that the application has asked for until now: what was sent before a close is sent.
+    /// The next command that can be carried out. One that takes streams or a datagram socket out of a queue waits until
+    /// the worker has taken all entries that the application had published: what was sent before a close is sent.
+    /// Closing a datagram socket waits for [`MOST_BEFORE_CLOSE`] at most. Commands behind one that waits wait, too.
     fn next_command(&mut self, now: Nanos) -> Option<Command> {
         let Ends { channels, streams } = &mut *self.ends.borrow_mut();
         let (queue, place, command) = match self.fenced.take() {

@@ -10,7 +10,7 @@ use super::streams::{Streams, here, streams};
 use super::*;
 use crate::{PortKeeper, TransportPort};
 
-/// Notes what is asked of it, and refuses one port.
+/// A keeper of ports that records each request, and refuses one port.
 #[derive(Clone, Default)]
 struct Kernel(Arc<Mutex<Vec<String>>>);
 

@@ -156,11 +156,15 @@ impl ApplicationPorts {
     }
 }
 
-/// Tells of ports that the stack before had.
+/// The ports that the stack before had, and that no application has bound since.
+fn held(steering: &Steering) -> Result<Vec<Port>, String> {
+    steering.ports().and_then(|ports| ports.held()).map_err(|error| error.to_string())
+}
+
+/// Logs how many ports the stack before had.
 fn tell_held(steering: &Steering) -> Result<(), String> {
-    let held = steering.ports().and_then(|ports| ports.held()).map_err(|e| e.to_string())?;
-    if !held.is_empty() {
-        let ports = held.len();
+    let ports = held(steering)?.len();
+    if ports > 0 {
         tracing::info!(ports, "ports of the stack before stay closed until applications bind them");
     }
     Ok(())
@@ -168,8 +172,7 @@ fn tell_held(steering: &Steering) -> Result<(), String> {
 
 /// Leaves the ports of the stack before to the kernel, if no application has bound them.
 fn give_up(steering: &Steering) -> Result<(), String> {
-    let held = steering.ports().and_then(|ports| ports.held()).map_err(|e| e.to_string())?;
-    for port in held {
+    for port in held(steering)? {
         steering.remove_port(port).map_err(|error| error.to_string())?;
         let Port { protocol, port } = port;
         tracing::info!(
