@@ -12,6 +12,7 @@ mod run {
     mod ports;
     mod programs;
     mod quic;
+    mod returning;
     mod runtimes;
     mod servers;
     mod services;

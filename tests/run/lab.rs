@@ -269,6 +269,10 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         drop(fs::remove_dir_all(&self.folder));
+        // Kept for the next stack, which there is none of.
+        let mut key = self.apps.clone();
+        key.push(".key");
+        drop(fs::remove_file(key));
     }
 }
 

@@ -9,12 +9,15 @@ use std::time::{Duration, Instant};
 use weever_app_ring::control::{
     Connection, MAX_MESSAGE, Refusal, Request, Response, Share, seqpacket,
 };
-use weever_app_ring::{Geometry, VERSION};
+use weever_app_ring::{Credential, Geometry, VERSION, return_path};
 use weever_app_server::{Access, AppListener, AppSocket, ListenError};
-use weever_app_sockets::{AppQueue, Bind, Error, Event, QueueConfig, SendOptions};
+use weever_app_sockets::{
+    AppQueue, Bind, Error, Event, Process as Client, QueueConfig, SendOptions,
+};
 use weever_blocks_std::testing::frames::{PEER, PEER_MAC};
 use weever_host::{HostBuilder, InterfaceConfig, RunningHost};
 use weever_link::memory::{MemoryConfig, pair};
+use weever_net::random::Secret;
 use weever_packet::{HugePages, Pool, PoolConfig};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -227,6 +230,58 @@ fn nonsense_is_refused_and_harms_nobody_else() {
     assert!(well.wait(Some(PATIENCE)).unwrap());
     let Some(Event::Datagram(datagram)) = well.next().unwrap() else { panic!("nothing came") };
     assert_eq!(datagram.to_vec(), b"still here");
+}
+
+#[test]
+fn a_credential_admits_at_the_next_stack_and_nobody_comes_without() {
+    let path = path("credential");
+    let start = |secret| {
+        let socket = AppSocket::bind(&path, &Access::default()).unwrap();
+        stack_on(socket.with_credentials(Secret::new(secret)).unwrap())
+    };
+    let connect = || Connection::connect(&return_path(&path)).unwrap();
+    let stack = start([1, 2]);
+    let queue = AppQueue::connect(&config(&path)).unwrap();
+    let given = queue.credential().unwrap();
+    assert_eq!(Client::connect(&config(&path)).unwrap().credential().unwrap(), given);
+    drop((queue, stack));
+
+    let stack = start([1, 2]);
+    let process = Client::present(&config(&path), &given).unwrap();
+    let queue = AppQueue::over(Box::new(process), &config(&path)).unwrap();
+    queue.bind_udp(any(53)).unwrap();
+    assert_eq!(queue.credential().unwrap(), given, "for its children");
+    for wrong in [
+        Credential { user: given.user + 1, ..given },
+        Credential { group: given.group + 1, ..given },
+        Credential { proof: [given.proof[0], !given.proof[1]], ..given },
+    ] {
+        let refused = Client::present(&config(&path), &wrong).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("credential"), "{refused}");
+    }
+    let open = Request::Route { address: [192, 0, 2, 1].into() };
+    let again = Request::Present { credential: given };
+    for request in [open, Request::Credential, Request::Plan] {
+        let stranger = connect();
+        stranger.send(&request, &[]).unwrap();
+        assert_eq!(refusal(&stranger), Refusal::Permission, "{request:?}");
+        assert!(stranger.receive::<Response>().is_err(), "it is sent away");
+    }
+    let twice = connect();
+    (0..2).for_each(|_| twice.send(&again, &[]).unwrap());
+    assert_eq!(twice.receive::<Response>().unwrap().0, Response::Done);
+    assert_eq!(refusal(&twice), Refusal::Protocol, "it is admitted already");
+
+    // Those that say nothing take no place from those that do.
+    let silent: Vec<Connection> = (0..200).map(|_| connect()).collect();
+    drop(Client::present(&config(&path), &given).unwrap());
+    assert!(silent[0].receive::<Response>().is_err(), "the oldest is sent away");
+    queue.bind_udp(any(54)).unwrap();
+    drop((queue, stack));
+    assert!(!return_path(&path).exists());
+
+    let _other = start([1, 3]);
+    assert!(Client::present(&config(&path), &given).is_err(), "another stack's");
 }
 
 #[test]

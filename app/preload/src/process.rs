@@ -130,4 +130,5 @@ pub(crate) fn before_change() {
     let mut held = lock();
     held.reserve();
     held.prepare();
+    held.ask_for_credential();
 }

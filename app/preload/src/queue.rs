@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use weever_app_sockets::{AppQueue, Backend, Process, QueueConfig};
+use weever_app_sockets::{AppQueue, Backend, Error, Process, QueueConfig};
 
 use crate::failure::{Answer, Failure};
 use crate::file::File;
@@ -76,9 +76,40 @@ impl State {
                 why
             });
         }
-        let process = self.reserved.take().map_or_else(|| Process::connect(config), Ok);
+        // The stack may have ended since.
+        let reserved = self.reserved.take().filter(|process| process.is_there());
+        let process = reserved.map_or_else(|| self.connect(), Ok);
         let process = process.map_err(|error| error.to_string())?;
         Ok(Box::new(process))
+    }
+
+    /// Connects to the stack, with the rights of the user that the program was before it changed it.
+    fn connect(&self) -> Result<Process, Error> {
+        // SAFETY: it has no pointers, and cannot fail.
+        let user = unsafe { libc::geteuid() };
+        let changed = self.credential.filter(|credential| credential.user != user);
+        let presented = changed.map(|credential| Process::present(config(), &credential));
+        // A stack to which the credential means nothing may admit the user that it is now.
+        presented.and_then(Result::ok).map_or_else(|| Process::connect(config()), Ok)
+    }
+
+    /// Before the program changes its user: asks the stack for what will show the next one who it was.
+    pub(crate) fn ask_for_credential(&mut self) {
+        if self.credential.is_some() {
+            return;
+        }
+        let asked = match (self.queue, &mut self.reserved) {
+            _ if self.inside => return,
+            (Some(queue), _) => queue.credential(),
+            (None, Some(process)) => process.credential(),
+            (None, None) => return,
+        };
+        match asked {
+            Ok(credential) => self.credential = Some(credential),
+            Err(why) => log::note(format_args!(
+                "after a restart of the stack, sockets are those of the next user: {why}"
+            )),
+        }
     }
 
     /// Connects to the stack as the user that the program is now.

@@ -20,6 +20,8 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::credential::Credential;
+
 /// Bytes of the longest message.
 pub const MAX_MESSAGE: usize = 16 * 1024;
 /// Descriptors of one message: a channel and a wake-up for each of 64 workers, and the queue's own.
@@ -183,6 +185,14 @@ pub enum Request {
         /// Its number, as the first holder had it.
         stream: u32,
     },
+    /// Asks for a [`Credential`] of the user as which this connection was admitted.
+    Credential,
+    /// The first request of a connection to the [return path](crate::return_path): from then on it is one of the
+    /// credential's user, and goes on as any other.
+    Present {
+        /// The credential.
+        credential: Credential,
+    },
 }
 
 /// How sockets with one binding divide its packets.
@@ -216,6 +226,11 @@ pub enum Response {
         /// The stack's addresses are the kernel's: a port is taken before connections begin at it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         shares_ports: bool,
+    },
+    /// The credential that was asked for.
+    Credential {
+        /// The credential.
+        credential: Credential,
     },
     /// The connection holds streams.
     Held {

@@ -43,6 +43,8 @@
 mod app;
 #[cfg(not(loom))]
 pub mod control;
+#[cfg(not(loom))]
+mod credential;
 mod doorbell;
 mod entry;
 mod info;
@@ -58,6 +60,8 @@ mod tests;
 
 #[cfg(not(loom))]
 pub use app::{AppEnd, Frame, Frames, Received, SubmitError};
+#[cfg(not(loom))]
+pub use credential::{Credential, return_path};
 pub use doorbell::Doorbell;
 pub use entry::{Entry, Kind, NO_FRAME, STREAMS, SocketId};
 pub use info::{Fragment, PackedEnd, PackedInfo, PacketFlags, PacketInfo};

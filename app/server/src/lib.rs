@@ -31,6 +31,7 @@
 //! one thread; the cell around it only checks that.
 #![forbid(unsafe_code)]
 
+mod access;
 mod channels;
 mod connections;
 mod datagram;
@@ -59,9 +60,10 @@ mod telling;
 mod tests;
 mod worker;
 
+pub use access::Access;
 pub use flows::{PlanLimits, PlanRequests, PlanTokens};
 pub use link::{AppLink, LINK_NAME};
-pub use listener::{Access, AppListener, AppSocket, ListenError};
+pub use listener::{AppListener, AppSocket, ListenError};
 pub use network::HostNetwork;
 pub use ports::PortKeeper;
 pub use queue::AppLinkQueue;

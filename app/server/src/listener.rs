@@ -12,39 +12,23 @@ use std::thread::JoinHandle;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, bind, listen, sockopt};
-use weever_app_ring::control::{Connection, ControlError, Refusal, Request, seqpacket};
+use weever_app_ring::control::{Connection, ControlError, Refusal, Request, Response, seqpacket};
+use weever_app_ring::{Credential, return_path};
+use weever_net::random::Secret;
 
+use crate::access::{Access, Credentials};
 use crate::request::Identity;
 use crate::server::AppServer;
 use crate::session::{Answer, Session, refused};
 
 /// The most applications that are served at once.
 const MAX_CONNECTIONS: usize = 4096;
+/// The most connections that have yet to show a credential; the oldest is ended for another one.
+const MAX_UNPROVED: usize = 64;
 /// Requests of one application that are answered before the others get their turn.
 const REQUESTS_PER_TURN: usize = 64;
 /// How long to wait before ports of closed sockets are looked at.
 const PORTS_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-
-/// Whose applications may connect, beside root's and those of the user of this process.
-#[derive(Clone, Debug, Default)]
-pub struct Access {
-    /// Their users.
-    pub users: Vec<u32>,
-    /// The groups that they run with.
-    pub groups: Vec<u32>,
-}
-
-impl Access {
-    /// The permissions of the socket's file: the kernel keeps others away unless some are admitted.
-    fn mode(&self) -> u32 {
-        if self.users.is_empty() && self.groups.is_empty() { 0o600 } else { 0o666 }
-    }
-
-    fn admits(&self, user: u32, group: u32) -> bool {
-        let own = rustix::process::geteuid().as_raw();
-        user == 0 || user == own || self.users.contains(&user) || self.groups.contains(&group)
-    }
-}
 
 /// Why applications cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +65,14 @@ pub struct AppSocket {
     access: Access,
     socket: OwnedFd,
     file: SocketFile,
+    returning: Option<Returning>,
+}
+
+/// The socket on which programs show the credentials that they were given before they changed their user.
+struct Returning {
+    socket: OwnedFd,
+    file: SocketFile,
+    credentials: Credentials,
 }
 
 impl AppSocket {
@@ -92,7 +84,6 @@ impl AppSocket {
         let failed = |what| {
             move |source: io::Error| ListenError::System { path: path.to_owned(), what, source }
         };
-        let errno = |what| move |errno: Errno| failed(what)(errno.into());
         // A file without a listener was left by a stack that was killed.
         match Connection::connect(path) {
             Ok(_) => return Err(ListenError::Taken(path.to_owned())),
@@ -104,15 +95,23 @@ impl AppSocket {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(failed("making its folder"))?;
         }
-        let socket = seqpacket().map_err(errno("socket"))?;
-        let address = SocketAddrUnix::new(path).map_err(errno("address"))?;
-        bind(&socket, &address).map_err(errno("bind"))?;
-        let file = SocketFile(path.to_owned());
-        let permissions = fs::Permissions::from_mode(access.mode());
-        fs::set_permissions(path, permissions).map_err(failed("permissions"))?;
-        listen(&socket, 64).map_err(errno("listen"))?;
-        rustix::io::ioctl_fionbio(&socket, true).map_err(errno("ioctl"))?;
-        Ok(AppSocket { access: access.clone(), socket, file })
+        let (socket, file) = open(path, access.mode())?;
+        Ok(AppSocket { access: access.clone(), socket, file, returning: None })
+    }
+
+    /// Gives credentials to programs that ask for them, and lets programs connect that show one, whoever they are by then:
+    /// such a program was admitted, and has changed its user since. `secret` is a stack's own, and the same as that of
+    /// the stack that ran before, so that credentials outlive it.
+    ///
+    /// # Errors
+    /// [`ListenError::System`].
+    pub fn with_credentials(mut self, secret: Secret) -> Result<AppSocket, ListenError> {
+        let path = return_path(&self.file.0);
+        // The place is this stack's: what is there was left by one that was killed.
+        let _ = fs::remove_file(&path);
+        let (socket, file) = open(&path, 0o666)?;
+        self.returning = Some(Returning { socket, file, credentials: Credentials::new(secret) });
+        Ok(self)
     }
 
     /// Serves applications on it with a thread.
@@ -120,7 +119,13 @@ impl AppSocket {
     /// # Errors
     /// [`ListenError::System`]; the socket is gone then.
     pub fn serve(self, server: AppServer) -> Result<AppListener, ListenError> {
-        let AppSocket { access, socket, file } = self;
+        let AppSocket { access, socket, file, returning } = self;
+        let (returning, return_file) = match returning {
+            Some(Returning { socket, file, credentials }) => {
+                (Some((socket, credentials)), Some(file))
+            }
+            None => (None, None),
+        };
         let failed = |what, source| ListenError::System { path: file.0.clone(), what, source };
         let stop = eventfd(0, EventfdFlags::CLOEXEC);
         let stop = Arc::new(stop.map_err(|errno| failed("eventfd", errno.into()))?);
@@ -130,14 +135,32 @@ impl AppSocket {
             stop: Arc::clone(&stop),
             server: Arc::clone(&server),
             access,
+            returning,
+            arrivals: 0,
             applications: BTreeMap::new(),
         };
         let thread = std::thread::Builder::new()
             .name("applications".into())
             .spawn(move || serving.run())
             .map_err(|source| failed("thread", source))?;
-        Ok(AppListener { server, stop, thread: Some(thread), file })
+        Ok(AppListener { server, stop, thread: Some(thread), file, _return_file: return_file })
     }
+}
+
+/// A socket at a path, with a file of these permissions, on which programs may connect from now on.
+fn open(path: &Path, mode: u32) -> Result<(OwnedFd, SocketFile), ListenError> {
+    let failed =
+        |what| move |source: io::Error| ListenError::System { path: path.to_owned(), what, source };
+    let errno = |what| move |errno: Errno| failed(what)(errno.into());
+    let socket = seqpacket().map_err(errno("socket"))?;
+    let address = SocketAddrUnix::new(path).map_err(errno("address"))?;
+    bind(&socket, &address).map_err(errno("bind"))?;
+    let file = SocketFile(path.to_owned());
+    let permissions = fs::Permissions::from_mode(mode);
+    fs::set_permissions(path, permissions).map_err(failed("permissions"))?;
+    listen(&socket, 64).map_err(errno("listen"))?;
+    rustix::io::ioctl_fionbio(&socket, true).map_err(errno("ioctl"))?;
+    Ok((socket, file))
 }
 
 /// Serves applications until it is dropped.
@@ -147,6 +170,7 @@ pub struct AppListener {
     thread: Option<JoinHandle<()>>,
     /// Behind the thread, which ends first.
     file: SocketFile,
+    _return_file: Option<SocketFile>,
 }
 
 impl AppListener {
@@ -196,6 +220,12 @@ fn lock(server: &Mutex<AppServer>) -> MutexGuard<'_, AppServer> {
 struct Application {
     connection: Connection,
     session: Session,
+    /// The user and group as which it is admitted; `None`: it has yet to show a credential.
+    admitted: Option<(u32, u32)>,
+    /// Its process.
+    pid: u32,
+    /// How many had connected before.
+    arrival: u64,
 }
 
 impl Application {
@@ -203,6 +233,33 @@ impl Application {
         let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
         self.connection.send(response, &descriptors)
     }
+
+    /// It has shown a credential: whether it is admitted by that.
+    fn present(
+        &mut self,
+        credential: &Credential,
+        access: &Access,
+        credentials: &Credentials,
+    ) -> bool {
+        let Credential { user, group, .. } = *credential;
+        let accepted = credentials.accepts(credential) && access.admits(user, group);
+        if accepted {
+            self.admitted = Some((user, group));
+            let identity = Identity { name: String::new(), pid: self.pid, uid: user };
+            self.session = Session::new(identity);
+        }
+        accepted
+    }
+}
+
+/// What has happened on the sockets.
+struct Ready {
+    /// An application wants to connect.
+    connects: bool,
+    /// One wants to show a credential.
+    returns: bool,
+    /// Those that have sent something or are gone.
+    applications: Vec<i32>,
 }
 
 struct Serving {
@@ -210,39 +267,45 @@ struct Serving {
     stop: Arc<OwnedFd>,
     server: Arc<Mutex<AppServer>>,
     access: Access,
+    returning: Option<(OwnedFd, Credentials)>,
+    /// How many have connected.
+    arrivals: u64,
     /// By the number of the connection's descriptor.
     applications: BTreeMap<i32, Application>,
 }
 
 impl Serving {
     fn run(&mut self) {
-        while let Some((accepts, ready)) = self.wait() {
-            if ready.is_empty() && !accepts {
+        while let Some(Ready { connects, returns, applications }) = self.wait() {
+            if applications.is_empty() && !connects && !returns {
                 let mut server = lock(&self.server);
                 if server.is_look_due() {
                     let _ = server.settle();
                 }
             }
-            for number in ready {
+            for number in applications {
                 self.serve(number);
             }
-            if accepts {
-                self.accept();
+            if connects {
+                self.accept(false);
+            }
+            if returns {
+                self.accept(true);
             }
         }
         let all: Vec<i32> = self.applications.keys().copied().collect();
         all.into_iter().for_each(|number| self.hang_up(number));
     }
 
-    /// Waits until something happens: whether an application wants to connect, and those that have
-    /// sent something or are gone. `None`: stop.
-    fn wait(&self) -> Option<(bool, Vec<i32>)> {
+    /// Waits until something happens. `None`: stop.
+    fn wait(&self) -> Option<Ready> {
         let full = self.applications.len() >= MAX_CONNECTIONS;
         let listens = if full { PollFlags::empty() } else { PollFlags::IN };
-        let mut fds = vec![
-            PollFd::new(&*self.stop, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.socket.as_fd(), listens),
-        ];
+        let mut fds = vec![PollFd::new(&*self.stop, PollFlags::IN)];
+        let sockets = [Some(&self.socket), self.returning.as_ref().map(|(socket, _)| socket)];
+        let sockets = sockets.into_iter().flatten();
+        fds.extend(sockets.map(|socket| PollFd::from_borrowed_fd(socket.as_fd(), listens)));
+        let first = fds.len();
         let connections = self.applications.values().map(|a| &a.connection);
         fds.extend(connections.map(|connection| PollFd::new(connection, PollFlags::IN)));
         let timeout = lock(&self.server).awaits_connections().then_some(PORTS_PERIOD);
@@ -252,29 +315,88 @@ impl Serving {
             tracing::error!(%error, "applications are not served any more: poll failed");
             return None;
         }
-        if !fds[0].revents().is_empty() {
+        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        if is_ready(&fds[0]) {
             return None;
         }
-        let numbers = self.applications.keys().copied().zip(&fds[2..]);
-        let ready = numbers.filter(|(_, fd)| !fd.revents().is_empty()).map(|(number, _)| number);
-        Some((!fds[1].revents().is_empty(), ready.collect()))
+        let numbers = self.applications.keys().copied().zip(&fds[first..]);
+        let ready = numbers.filter(|(_, fd)| is_ready(fd)).map(|(number, _)| number);
+        Some(Ready {
+            connects: is_ready(&fds[1]),
+            returns: fds[2..first].iter().any(is_ready),
+            applications: ready.collect(),
+        })
     }
 
-    fn accept(&mut self) {
+    /// Accepts an application: one that is admitted by its user, or one that will show a credential.
+    fn accept(&mut self, returns: bool) {
+        let listening = match (&self.returning, returns) {
+            (Some((socket, _)), true) => socket,
+            _ => &self.socket,
+        };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let Ok(socket) = accept_with(&self.socket, flags) else { return };
+        let Ok(socket) = accept_with(listening, flags) else { return };
         let Ok(who) = sockopt::socket_peercred(&socket) else { return };
-        if !self.access.admits(who.uid.as_raw(), who.gid.as_raw()) {
-            let (uid, gid) = (who.uid.as_raw(), who.gid.as_raw());
-            tracing::warn!(uid, gid, "an application was turned away; see apps-users");
+        let (user, group) = (who.uid.as_raw(), who.gid.as_raw());
+        if !returns && !self.access.admits(user, group) {
+            tracing::warn!(
+                uid = user,
+                gid = group,
+                "an application was turned away; see apps-users"
+            );
             return;
         }
         let pid = who.pid.as_raw_nonzero().get().unsigned_abs();
-        let identity = Identity { name: String::new(), pid, uid: who.uid.as_raw() };
+        let session = Session::new(Identity { name: String::new(), pid, uid: user });
+        let admitted = (!returns).then_some((user, group));
         let number = socket.as_raw_fd();
-        let connection = Connection::over(socket);
-        let session = Session::new(identity);
-        self.applications.insert(number, Application { connection, session });
+        let (connection, arrival) = (Connection::over(socket), self.arrivals);
+        self.arrivals += 1;
+        let application = Application { connection, session, admitted, pid, arrival };
+        self.applications.insert(number, application);
+        let unproved = self.applications.iter().filter(|(_, there)| there.admitted.is_none());
+        if unproved.clone().count() > MAX_UNPROVED
+            && let Some((&oldest, _)) = unproved.min_by_key(|(_, there)| there.arrival)
+        {
+            self.hang_up(oldest);
+        }
+    }
+
+    /// The answer to a request, and whether the connection goes on.
+    fn answer(&mut self, number: i32, request: Request) -> Option<(Answer, bool)> {
+        let application = self.applications.get_mut(&number)?;
+        let credentials = self.returning.as_ref().map(|(_, credentials)| credentials);
+        let done = |response| Some(((response, Vec::new()), true));
+        match (request, application.admitted, credentials) {
+            (Request::Present { credential }, None, Some(credentials)) => {
+                if application.present(&credential, &self.access, credentials) {
+                    return done(Response::Done);
+                }
+                let (user, pid) = (credential.user, application.pid);
+                tracing::warn!(
+                    uid = user,
+                    pid,
+                    "an application was turned away: its credential is no longer valid"
+                );
+                let message =
+                    "the credential is not one of this stack's, or its user is not admitted";
+                Some((refused(Refusal::Permission, message.into()), false))
+            }
+            (_, None, _) => {
+                let message = "show a credential first";
+                Some((refused(Refusal::Permission, message.into()), false))
+            }
+            (Request::Credential, Some((user, group)), Some(credentials)) => {
+                done(Response::Credential { credential: credentials.issue(user, group) })
+            }
+            (Request::Present { .. }, Some(_), Some(_)) => {
+                let message = "the connection is admitted already";
+                Some((refused(Refusal::Protocol, message.into()), true))
+            }
+            (request, Some(_), _) => {
+                Some((application.session.answer(&mut lock(&self.server), request), true))
+            }
+        }
     }
 
     /// Answers an application's requests, up to the limit of a turn. Answers are sent once workers have
@@ -282,20 +404,20 @@ impl Serving {
     fn serve(&mut self, number: i32) {
         let mut answers: Vec<Answer> = Vec::new();
         let mut gone = false;
-        while answers.len() < REQUESTS_PER_TURN {
-            let Some(application) = self.applications.get_mut(&number) else { return };
+        while answers.len() < REQUESTS_PER_TURN && !gone {
+            let Some(application) = self.applications.get(&number) else { return };
             match application.connection.receive::<Request>() {
                 Ok((request, _)) => {
-                    answers.push(application.session.answer(&mut lock(&self.server), request));
+                    let Some((answer, goes_on)) = self.answer(number, request) else { return };
+                    answers.push(answer);
+                    gone = !goes_on;
                 }
                 Err(ControlError::System { source: Errno::AGAIN, .. }) => break,
                 Err(error @ (ControlError::Malformed(_) | ControlError::TooLong)) => {
+                    gone = application.admitted.is_none();
                     answers.push(refused(Refusal::Protocol, error.to_string()));
                 }
-                Err(_) => {
-                    gone = true;
-                    break;
-                }
+                Err(_) => gone = true,
             }
         }
         if !answers.is_empty() {
@@ -318,22 +440,5 @@ impl Serving {
             // The next program may be about to bind them.
             let _ = server.settle();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn others_are_admitted_by_user_or_group_only() {
-        let own = rustix::process::geteuid().as_raw();
-        let closed = Access::default();
-        assert!(closed.admits(0, 7) && closed.admits(own, 7) && !closed.admits(4_000_000, 7));
-        assert_eq!(closed.mode(), 0o600);
-        let open = Access { users: vec![4_000_000], groups: vec![8] };
-        assert!(open.admits(4_000_000, 7) && open.admits(4_000_001, 8));
-        assert!(!open.admits(4_000_001, 7));
-        assert_eq!(open.mode(), 0o666, "each connection is checked when it is made");
     }
 }

@@ -81,6 +81,11 @@ impl Session {
                 let message = "the connection has a queue; open another connection for another";
                 return refused(Refusal::Protocol, message.into());
             }
+            // Over a socket of the kernel's, the listener answers them.
+            (Request::Credential | Request::Present { .. }, _) => {
+                let message = "this stack gives no credentials";
+                return refused(Refusal::Unsupported, message.into());
+            }
             (_, None) => return refused(Refusal::Protocol, "open a queue first".into()),
             (request, Some(_)) if self.holds && !is_for_holders(&request) => {
                 let message = "the connection holds streams; open another one for a queue";

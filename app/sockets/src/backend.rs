@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use weever_app_ring::Geometry;
 use weever_app_ring::control::{Connection, Request, Response};
+use weever_app_ring::{Credential, Geometry, return_path};
 
-use crate::error::Error;
+use crate::error::{Error, accepted};
 
 /// An answer of the stack, with the descriptors that came with it.
 pub type Answer = (Response, Vec<OwnedFd>);
@@ -96,6 +96,40 @@ impl Process {
         Ok(Process { config: config.clone(), control })
     }
 
+    /// Connects with the rights that the process had when it [asked](Self::credential) for this credential, at this
+    /// stack or at one that ran before at the same path. Blocks until the stack has answered.
+    ///
+    /// # Errors
+    /// [`Error::NoStack`]; [`Error::Refused`] or [`Error::Disconnected`] when the credential is not this stack's, or its
+    /// user is not admitted any more.
+    pub fn present(config: &QueueConfig, credential: &Credential) -> Result<Process, Error> {
+        let path = return_path(&config.path);
+        let control =
+            Connection::connect(&path).map_err(|source| Error::NoStack { path, source })?;
+        let mut process = Process { config: config.clone(), control };
+        process.ask(&Request::Present { credential: *credential })?;
+        Ok(process)
+    }
+
+    /// Asks for a credential, by which this process and its children can [connect](Self::present) with their present
+    /// rights after they have changed their user. Blocks until the stack has answered.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] by a stack that gives none, [`Error::Disconnected`].
+    pub fn credential(&mut self) -> Result<Credential, Error> {
+        credential_of(self.ask(&Request::Credential)?)
+    }
+
+    /// Whether the stack is still there, as far as is known without asking it.
+    pub fn is_there(&self) -> bool {
+        self.poll(&mut [PollFd::new(&self.control, PollFlags::RDHUP)], Some(Duration::ZERO)).is_ok()
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Response, Error> {
+        self.control.send(request, &[])?;
+        accepted(self.control.receive()?.0)
+    }
+
     /// Waits for one of these, of which the first is the connection's.
     fn poll(&self, fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> Result<(), Error> {
         let timeout = timeout.map(|t| Timespec {
@@ -138,6 +172,14 @@ impl Backend for Process {
     fn restart(&mut self) -> Result<(), Error> {
         *self = Process::connect(&self.config)?;
         Ok(())
+    }
+}
+
+/// The credential of an answer.
+pub(crate) fn credential_of(answer: Response) -> Result<Credential, Error> {
+    match answer {
+        Response::Credential { credential } => Ok(credential),
+        other => Err(Error::Protocol(format!("{other:?}"))),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use weever_app_ring::ChannelError;
-use weever_app_ring::control::{ControlError, Refusal};
+use weever_app_ring::control::{ControlError, Refusal, Response};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -104,5 +104,13 @@ impl From<ControlError> for Error {
             ControlError::System { call, source } => Error::System { call, source },
             other => Error::Protocol(other.to_string()),
         }
+    }
+}
+
+/// The answer, or the error that it tells.
+pub(crate) fn accepted(answer: Response) -> Result<Response, Error> {
+    match answer {
+        Response::Refused { kind, message } => Err(Error::Refused { kind, message }),
+        answer => Ok(answer),
     }
 }

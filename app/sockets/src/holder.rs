@@ -6,8 +6,7 @@ use std::path::Path;
 use weever_app_ring::SocketId;
 use weever_app_ring::control::{Connection, Request, Response};
 
-use crate::error::Error;
-use crate::opening::accepted;
+use crate::error::{Error, accepted};
 use crate::queue::AppQueue;
 use crate::stream::TcpStream;
 

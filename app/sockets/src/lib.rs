@@ -80,4 +80,4 @@ pub use selection::{Selection, SelectionError};
 pub use stream::{TcpListener, TcpStream};
 pub use table::{Bind, UdpSocket};
 pub use weever_app_ring::control::{self, Share};
-pub use weever_app_ring::{Congestion, Fragment, Geometry, SocketId, StreamOption};
+pub use weever_app_ring::{Congestion, Credential, Fragment, Geometry, SocketId, StreamOption};

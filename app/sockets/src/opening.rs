@@ -8,7 +8,7 @@ use weever_app_ring::control::{Request, Response};
 use weever_app_ring::{AppEnd, Frames, Geometry, SocketId, VERSION};
 
 use crate::backend::{Backend, QueueConfig};
-use crate::error::Error;
+use crate::error::{Error, accepted};
 use crate::table::{Bind, UdpSocket};
 
 /// Requests that may be on their way at once: few enough for the socket's buffers on both sides, so
@@ -97,13 +97,6 @@ pub(crate) fn open_queue(
         opened.push(Channel::map(memory, wake)?);
     }
     Ok(OpenedQueue { name: (queue, key), wake, channels: opened, shares_ports })
-}
-
-pub(crate) fn accepted(answer: Response) -> Result<Response, Error> {
-    match answer {
-        Response::Refused { kind, message } => Err(Error::Refused { kind, message }),
-        answer => Ok(answer),
-    }
 }
 
 /// The number and the port of an opened socket.

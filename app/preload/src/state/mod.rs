@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use libc::c_int;
 use weever_app_ring::NumberHasher;
-use weever_app_sockets::{AppQueue, Handle, Process};
+use weever_app_sockets::{AppQueue, Credential, Handle, Process};
 
 use crate::failure::{Answer, Failure, fail};
 use crate::file::{File, Kind, Phase, Stream};
@@ -54,6 +54,8 @@ pub(crate) struct State {
     pub(crate) queue: Option<&'static AppQueue>,
     /// A connection to the stack that was made before the program changed its user.
     pub(crate) reserved: Option<Process>,
+    /// Shows the next stack which user the program was before it changed it.
+    pub(crate) credential: Option<Credential>,
     /// The stack could not be reached: the program stays on the kernel.
     pub(crate) refused: bool,
     /// The stack has ended, and there is no other yet.
@@ -86,6 +88,7 @@ unsafe impl Send for State {}
 static STATE: Mutex<State> = Mutex::new(State {
     queue: None,
     reserved: None,
+    credential: None,
     refused: false,
     lost: false,
     inside: false,

@@ -7,9 +7,9 @@ use weever_app_ring::SocketId;
 use weever_app_ring::control::{Refusal, Request, Response};
 
 use super::AppQueue;
-use crate::error::Error;
+use crate::error::{Error, accepted};
 use crate::events::Handle;
-use crate::opening::{UNDER_WAY, accepted};
+use crate::opening::UNDER_WAY;
 
 /// Packets that an application expects: all packets to one of its sockets or listeners, or those of one peer.
 /// [`AppQueue::register_flow`] registers them with the stack's policy.

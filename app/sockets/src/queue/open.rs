@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
-use weever_app_ring::SocketId;
 use weever_app_ring::control::{Request, Response, Share};
+use weever_app_ring::{Credential, SocketId};
 
 use super::AppQueue;
-use crate::error::Error;
-use crate::opening::{Opened, OpenedQueue, Opening, UNDER_WAY, accepted, open_queue, socket_of};
+use crate::backend::credential_of;
+use crate::error::{Error, accepted};
+use crate::opening::{Opened, OpenedQueue, Opening, UNDER_WAY, open_queue, socket_of};
 use crate::table::{Bind, Entry, UdpSocket};
 
 /// The way to an address, as the stack has it.
@@ -172,6 +173,15 @@ impl AppQueue {
             Some((answer, _)) => accepted(answer),
             None => Err(Error::Protocol("an answer is missing".into())),
         }
+    }
+
+    /// Asks for a [`Credential`] of the user as which this queue was opened, by which the process can
+    /// [connect](crate::Process::present) after it has changed its user. Blocks until the stack has answered.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] by a stack that gives none, [`Error::Disconnected`].
+    pub fn credential(&self) -> Result<Credential, Error> {
+        credential_of(self.ask(&Request::Credential)?)
     }
 
     /// Takes a port for the next connection that [`connect_tcp_from`](Self::connect_tcp_from) opens from it, until that is

@@ -76,7 +76,7 @@ fn on_devices(mut config: Config) -> Result<Stack, StartError> {
         Some(path) => ControlSocket::bind(path)?,
         None => ControlSocket::bind_default(control_name(&config))?,
     };
-    let applications = host::application_socket(&config)?;
+    let applications = host::lasting_application_socket(&config)?;
     let mut sockets = Sockets { control: Some(socket), applications, range: None };
     preflight::probe(&config)?;
     if config.applications_share_ports() {

@@ -98,3 +98,19 @@ pub(in crate::stack) fn application_socket(
     let access = Access { users: config.apps_users.clone(), groups: config.apps_groups.clone() };
     Ok(Some(AppSocket::bind(path, &access)?))
 }
+
+/// The same, and credentials for programs that change their user, which the next stack at that place accepts as well.
+pub(in crate::stack) fn lasting_application_socket(
+    config: &Config,
+) -> Result<Option<AppSocket>, StartError> {
+    let Some((path, socket)) = config.apps.as_deref().zip(application_socket(config)?) else {
+        return Ok(None);
+    };
+    match secret::of_applications(path) {
+        Ok(secret) => Ok(Some(socket.with_credentials(secret)?)),
+        Err(error) => {
+            tracing::warn!(%error, "programs that change their user will not come back after a restart");
+            Ok(Some(socket))
+        }
+    }
+}

@@ -1,10 +1,13 @@
-//! The secret of stable interface identifiers (RFC 7217 §5), which outlives the process: the same
-//! network sees the same address after every start.
+//! Secrets that outlive the process: that of stable interface identifiers (RFC 7217 §5), by which the same network sees
+//! the same address after every start, and that of applications' credentials.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use weever_net::random::Secret;
 
 use crate::config::Config;
 
@@ -25,7 +28,7 @@ pub(in crate::stack) fn of(config: &Config) -> Option<[u64; 2]> {
     if !config.interfaces.iter().any(|interface| interface.has_v6()) {
         return fresh().ok();
     }
-    match kept(directory) {
+    match kept(&directory.join(FILE)) {
         Ok(secret) => Some(secret),
         Err(error) => {
             let directory = directory.display();
@@ -35,32 +38,63 @@ pub(in crate::stack) fn of(config: &Config) -> Option<[u64; 2]> {
     }
 }
 
-fn kept(directory: &Path) -> io::Result<[u64; 2]> {
-    let path = directory.join(FILE);
-    match fs::read_to_string(&path) {
+/// The secret of the credentials of applications that are served at `path`, made at the first call; beside their
+/// socket, since it is of the programs that run now.
+pub(in crate::stack) fn of_applications(path: &Path) -> io::Result<Secret> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".key");
+    Ok(Secret::new(kept(Path::new(&name))?))
+}
+
+/// The secret of a file, which is made if it is not there.
+fn kept(path: &Path) -> io::Result<[u64; 2]> {
+    match read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            keep(directory, &path, fresh()?)?;
+            keep(path, fresh()?)?;
             // Another stack may have been first.
-            parse(&fs::read_to_string(&path)?)
+            parse(path, &read(path)?)
         }
-        text => parse(&text?),
+        text => parse(path, &text?),
     }
 }
 
-fn parse(text: &str) -> io::Result<[u64; 2]> {
+/// The text of a file that nobody else can have read or written: in a folder that others may write to, such as `/tmp`,
+/// somebody else may have left a secret that he knows.
+fn read(path: &Path) -> io::Result<String> {
+    let flags = OFlags::NOFOLLOW.bits() as i32;
+    let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let about = file.metadata()?;
+    let own = rustix::process::geteuid().as_raw();
+    if !about.is_file() || about.mode() & 0o077 != 0 || ![0, own].contains(&about.uid()) {
+        let path = path.display();
+        let problem =
+            format!("{path} can be read or written by others; remove it to get another secret");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn parse(path: &Path, text: &str) -> io::Result<[u64; 2]> {
     let bits =
         u128::from_str_radix(text.trim_end(), 16).ok().filter(|_| text.trim_end().len() == LEN);
-    let problem = "the file `secret` has no 32 hexadecimal digits; remove it to get another one";
+    let path = path.display();
+    let problem =
+        format!("{path} has no {LEN} hexadecimal digits; remove it to get another secret");
     let bits = bits.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, problem))?;
     Ok([(bits >> 64) as u64, bits as u64])
 }
 
 /// Writes the file whole or not at all; an existing one is never replaced.
-fn keep(directory: &Path, path: &Path, [high, low]: [u64; 2]) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let unfinished = directory.join(format!("{FILE}.{}", std::process::id()));
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+fn keep(path: &Path, [high, low]: [u64; 2]) -> io::Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    }
+    let unfinished = path.with_added_extension(std::process::id().to_string());
+    // One that another process has left is not written to: it may be a link, or somebody's.
+    let _ = fs::remove_file(&unfinished);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
     let written = writeln!(file, "{high:016x}{low:016x}").and_then(|()| file.sync_all());
     let linked = written.and_then(|()| fs::hard_link(&unfinished, path));
     fs::remove_file(&unfinished)?;
@@ -79,6 +113,8 @@ fn fresh() -> io::Result<[u64; 2]> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
     use super::*;
 
     fn directory(name: &str) -> PathBuf {
@@ -93,9 +129,7 @@ mod tests {
         config.state = Some(directory.clone());
         let first = of(&config).unwrap();
         assert_eq!(of(&config), Some(first));
-        let mode = std::os::unix::fs::PermissionsExt::mode(
-            &fs::metadata(directory.join(FILE)).unwrap().permissions(),
-        );
+        let mode = fs::metadata(directory.join(FILE)).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
         fs::remove_dir_all(&directory).unwrap();
@@ -108,11 +142,28 @@ mod tests {
         let directory = directory("damaged");
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join(FILE), "not a secret\n").unwrap();
-        assert!(kept(&directory).unwrap_err().to_string().contains("remove it"));
+        let file = directory.join(FILE);
+        let told = || kept(&file).unwrap_err().to_string();
+        assert!(told().contains("by others"), "others may have read it: {}", told());
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(told().contains("hexadecimal"), "{}", told());
         let mut config = Config::new("eth0", "2001:db8::1/64".parse().unwrap());
         config.state = Some(directory.clone());
         assert_ne!(of(&config), of(&config));
         assert_eq!(fs::read_to_string(directory.join(FILE)).unwrap(), "not a secret\n");
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn one_that_somebody_else_could_have_left_is_not_used() {
+        let directory = directory("planted");
+        let apps = directory.join("apps.sock");
+        let first = of_applications(&apps).unwrap();
+        assert_eq!(of_applications(&apps).unwrap(), first, "programs come back with it");
+        let key = directory.join("apps.sock.key");
+        fs::rename(&key, directory.join("another")).unwrap();
+        symlink(directory.join("another"), &key).unwrap();
+        assert!(of_applications(&apps).is_err(), "a link may lead anywhere");
         fs::remove_dir_all(&directory).unwrap();
     }
 

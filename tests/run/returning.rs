@@ -1,0 +1,120 @@
+//! Programs that have changed their user come back when the stack was started anew.
+
+use std::io::{Read, Write};
+use std::net::IpAddr;
+
+use nix::unistd::User;
+use weever_testbed::{own_bpf_files, require_net_admin};
+
+use super::lab::{BOTH, KERNELS, Lab, Program, has};
+
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Serves privileged ports by TCP and UDP, as nobody, in itself and in a child.
+const SERVER: &str = "\
+import os, select, socket, sys
+udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+udp.bind(('::', 53))
+listener = socket.create_server(('::', 80), family=socket.AF_INET6, dualstack_ipv6=True)
+if sys.argv[1] == 'child':
+    if os.fork():
+        udp.close()
+        listener.close()
+        os.wait()
+        sys.exit()
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+assert os.getresuid() == (65534, 65534, 65534)
+streams = []
+while True:
+    for ready in select.select([udp, listener] + streams, [], [])[0]:
+        try:
+            if ready is listener:
+                streams.append(listener.accept()[0])
+            elif ready is udp:
+                data, peer = udp.recvfrom(1000)
+                udp.sendto(data, peer)
+            elif data := ready.recv(1000):
+                ready.sendall(data)
+            else:
+                raise OSError
+        except OSError:
+            if ready in streams:
+                streams.remove(ready)
+                ready.close()
+";
+
+fn answers(lab: &Lab, server: &mut Program, addresses: [IpAddr; 2]) {
+    for to in addresses {
+        let mut stream = lab.connect(server, to, 80);
+        stream.write_all(b"by a stream").unwrap();
+        let mut answer = [0; 11];
+        let heard = stream.read_exact(&mut answer);
+        heard.unwrap_or_else(|error| panic!("{to}: {error}; {}", server.told()));
+        assert_eq!(&answer, b"by a stream");
+        assert_eq!(lab.ask(server, (to, 53), b"a datagram"), b"a datagram");
+    }
+}
+
+#[test]
+fn a_server_that_became_nobody_has_its_privileged_ports_at_the_next_stacks() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    for process in ["itself", "child"] {
+        let mut lab = Lab::new();
+        let mut server = lab.start(&[PYTHON, "-c", SERVER, process]);
+        for _ in 0..2 {
+            answers(&lab, &mut server, BOTH);
+            lab.restart();
+        }
+        answers(&lab, &mut server, BOTH);
+        lab.await_listed(":80 ", 1);
+    }
+}
+
+#[test]
+fn such_a_server_has_its_ports_of_the_kernels_addresses_again() {
+    require_net_admin!();
+    if !has("python3") || own_bpf_files().is_err() {
+        return println!("skipped: needs python3 and a BPF file system");
+    }
+    let mut lab = Lab::sharing_ports();
+    let mut server = lab.start(&[PYTHON, "-c", SERVER, "itself"]);
+    answers(&lab, &mut server, KERNELS);
+    lab.kill_stack();
+    lab.share_ports();
+    lab.await_listed(":80 ", 1);
+    answers(&lab, &mut server, KERNELS);
+}
+
+/// Debian's nginx: its master is root's and does not serve, its workers are another user's, whom the stack does not admit.
+#[test]
+fn an_nginx_with_workers_of_another_user_serves_the_next_stacks_clients() {
+    require_net_admin!();
+    if !has("nginx") || User::from_name("www-data").unwrap().is_none() {
+        return println!("skipped: needs nginx and the user www-data");
+    }
+    let mut lab = Lab::new();
+    let content = lab.file("page", 300_000);
+    let folder = lab.folder.display();
+    let text = format!(
+        "user www-data; worker_processes 2; daemon off; pid {folder}/pid;
+         error_log {folder}/errors info; events {{ worker_connections 64; }}
+         http {{ access_log off; server {{ listen 80; listen [::]:80; root {folder}; }} }}"
+    );
+    let config = lab.folder.join("nginx.conf");
+    std::fs::write(&config, text).unwrap();
+    let mut server = lab.start(&["nginx", "-c", config.to_str().unwrap()]);
+    for _ in 0..2 {
+        for to in BOTH {
+            assert_eq!(lab.get(&mut server, to, 80, "/page").1, content);
+        }
+        lab.restart();
+    }
+    for to in BOTH {
+        assert_eq!(lab.get(&mut server, to, 80, "/page").1, content);
+    }
+}
