@@ -53,6 +53,7 @@ mod queue;
 mod real;
 mod receive;
 mod rights;
+mod rings;
 mod send;
 mod sendfile;
 mod set;

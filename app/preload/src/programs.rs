@@ -12,7 +12,7 @@ use crate::calls::calls;
 use crate::environment::{self, Environment};
 use crate::numbers;
 use crate::state::lock;
-use crate::{handover, log, process, real};
+use crate::{handover, process, real, rings};
 
 /// A list of strings that ends with a null pointer.
 type Strings = *const *const c_char;
@@ -32,15 +32,13 @@ calls! {
     }
 
     /// Makes a system call; one of them restricts those that follow, and has no function of its own (seccomp(2)).
-    /// Another one makes a ring (io_uring(7)), whose calls would not pass here: it is refused, as where the kernel's
-    /// administrator does not permit it, and programs wait in other ways.
+    /// Another one makes a ring, which is [refused](crate::rings).
     fn syscall(number: c_long, first: usize, second: usize, third: usize, fourth: usize, fifth: usize, sixth: usize) -> c_long {
         if number == libc::SYS_seccomp && restricts(first) {
             process::before_sandbox();
         }
         if number == libc::SYS_io_uring_setup {
-            log::note(format_args!("io_uring is refused: its calls do not pass the C library"));
-            real::set_errno(libc::EPERM);
+            real::set_errno(rings::refuse());
             return -1;
         }
         real::syscall(number, first, second, third, fourth, fifth, sixth)
