@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weever_block::StateKind;
 use weever_blocks_std::socket::Applications;
 use weever_blocks_std::testing::frames::{
     HOST, HOST_MAC, PEER, PEER_MAC, arp, echo_request, ethernet, from_peer, ipv4, ipv4_repr, udp,
@@ -207,13 +206,7 @@ fn without_queues_the_caller_moves_the_packets() {
 /// The part of a worker at which nothing is expected: it hands over what arrives.
 fn idle_part(whole: &Verified) -> Graph {
     let registry = weever_blocks_std::registry();
-    let home = |node: &Node| {
-        let state = registry.type_of(node).map(|t| t.state).unwrap_or_default();
-        match node.param("worker").is_some() || state == StateKind::SingleHomed {
-            true => Home::Elsewhere(0),
-            false => Home::Any,
-        }
-    };
+    let home = |node: &Node| registry.home_for_parts(node).map_or(Home::Any, Home::Elsewhere);
     let foreign = ForeignPackets::HandOver(HandOver::default());
     let given = QueueFacts::of(&[], &Predicate::True);
     simplify(whole, &QueueFacts { home: &home, foreign, ..given }).graph

@@ -2,20 +2,14 @@
 //! together they send the same as two workers that run all of it, for any frames received by
 //! either.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use weever_block::StateKind;
 use weever_blocks_std::host::provide;
-use weever_blocks_std::testing::{env, frames::*, host::host_state6};
-use weever_engine::{Fit, Limits, Member, MemberQueue, Team};
+use weever_blocks_std::testing::{TwoWorkers, env, frames::*, host::host_state6};
+use weever_engine::Fit;
 use weever_graph::{Field, Graph, Node, Predicate};
-use weever_link::memory::{MemoryConfig, pair};
-use weever_link::{Link, LinkQueue};
-use weever_models::counters::HOST_SOURCE;
 use weever_models::{HostConfig, Service, host};
-use weever_packet::{Burst, HugePages, Pool, PoolCache, PoolConfig};
 use weever_plan::flow::Conj;
 use weever_plan::simplify::{ForeignPackets, HandOver, Home, QueueFacts, simplify};
 
@@ -37,13 +31,7 @@ fn plans() -> Vec<Option<Vec<Conj>>> {
 /// Parts for every plan, each made once.
 fn parts(whole: &weever_graph::Verified) -> Vec<Option<Graph>> {
     let registry = weever_blocks_std::registry();
-    let home = |node: &Node| {
-        let state = registry.type_of(node).map(|t| t.state).unwrap_or_default();
-        match node.param("worker").is_some() || state == StateKind::SingleHomed {
-            true => Home::Elsewhere(0),
-            false => Home::Any,
-        }
-    };
+    let home = |node: &Node| registry.home_for_parts(node).map_or(Home::Any, Home::Elsewhere);
     let foreign = || ForeignPackets::HandOver(HandOver::default());
     let part = |arriving: Vec<Conj>| {
         let given = QueueFacts::of(&arriving, &Predicate::True);
@@ -53,10 +41,7 @@ fn parts(whole: &weever_graph::Verified) -> Vec<Option<Graph>> {
 }
 
 struct Pair {
-    team: Team,
-    peers: Vec<Box<dyn LinkQueue>>,
-    cache: PoolCache,
-    pool: Pool,
+    two: TwoWorkers,
     now: u64,
 }
 
@@ -66,21 +51,7 @@ impl Pair {
         let graph = HandOver::default().with_entrance(&graph, "RxQueue");
         let env = env();
         provide(&env, host_state6(), 0);
-        let config =
-            PoolConfig { frames: 8192, huge_pages: HugePages::Never, ..PoolConfig::default() };
-        let pool = Pool::new(config).unwrap();
-        let config = MemoryConfig { queues: 2, ring: 512, ..MemoryConfig::default() };
-        let (mut left, mut right) = pair(&config).unwrap();
-        let member = |(i, queue)| Member {
-            name: format!("worker-{i}"),
-            pool: pool.cache(),
-            limits: Limits::default(),
-            queues: vec![MemberQueue { link: 0, source: HOST_SOURCE.into(), queue }],
-        };
-        let members = left.take_queues().into_iter().enumerate().map(member).collect();
-        let team = Team::build(graph, weever_blocks_std::registry(), Arc::new(env), members);
-        let team = team.unwrap();
-        let mut pair = Pair { team, peers: right.take_queues(), cache: pool.cache(), pool, now: 0 };
+        let mut pair = Pair { two: TwoWorkers::new(graph, Arc::new(env), 8192, 512), now: 0 };
         // A neighbour that both workers know.
         pair.exchange(0, &[arp_request(HOST)]);
         pair
@@ -89,28 +60,13 @@ impl Pair {
     /// The frames sent after these are received by a queue, sorted: workers send in no common
     /// order.
     fn exchange<F: AsRef<[u8]>>(&mut self, queue: usize, received: &[F]) -> Vec<Vec<u8>> {
-        let mut packets = VecDeque::new();
-        for frame in received {
-            let mut packet = self.cache.alloc().unwrap();
-            let frame = frame.as_ref();
-            assert!(packet.append(&frame[..frame.len().min(1500)]));
-            packets.push_back(packet);
-        }
-        self.peers[queue].tx(&mut self.cache, &mut packets).unwrap();
-        self.peers[queue].flush(&mut self.cache).unwrap();
-        assert!(packets.is_empty());
-        let (mut sent, mut burst) = (Vec::new(), Burst::new());
+        let cut = |frame: &F| frame.as_ref()[..frame.as_ref().len().min(1500)].to_vec();
+        self.two.send(queue, &received.iter().map(cut).collect::<Vec<_>>());
+        let mut sent = Vec::new();
         for _ in 0..4 {
             self.now += 1;
-            self.team.workers.iter_mut().rev().for_each(|worker| drop(worker.turn(self.now)));
-            for peer in &mut self.peers {
-                while let n @ 1.. = peer.rx(&mut self.cache, &mut burst, 64).unwrap() {
-                    for packet in (0..n).filter_map(|i| burst.take(i)) {
-                        sent.push(packet.data().to_vec());
-                        self.cache.free(packet);
-                    }
-                }
-            }
+            self.two.team.workers.iter_mut().rev().for_each(|w| drop(w.turn(self.now)));
+            sent.extend(self.two.received());
         }
         sent.sort();
         sent
@@ -125,20 +81,21 @@ proptest! {
         rounds in prop::collection::vec((0usize..4, 0usize..2, prop::collection::vec(frames(), 12)), 24),
     ) {
         let (mut whole, mut in_parts) = (Pair::new(), Pair::new());
-        let parts = parts(&in_parts.team.publisher.executed(0).unwrap());
+        let parts = parts(&in_parts.two.team.publisher.executed(0).unwrap());
         let mut sizes = Vec::new();
         for (plan, queue, frames) in rounds {
             let part = parts[plan].clone();
             let fit: Arc<Fit> = Arc::new(move |_, _| part.clone());
-            in_parts.team.publisher.fit(Some(fit)).unwrap();
-            sizes.push(in_parts.team.publisher.sizes()[1]);
+            in_parts.two.team.publisher.fit(Some(fit)).unwrap();
+            sizes.push(in_parts.two.team.publisher.sizes()[1]);
             let mut one_by_one = frames.chunks(3);
             prop_assert!(one_by_one.all(|frames| {
                 whole.exchange(queue, frames) == in_parts.exchange(queue, frames)
             }), "plan {plan}, queue {queue}: {frames:02x?}");
         }
         prop_assert!(sizes.iter().any(|size| *size < sizes.iter().copied().max().unwrap_or(0)));
-        drop((in_parts.team, in_parts.peers, in_parts.cache));
-        prop_assert_eq!(in_parts.pool.available(), in_parts.pool.frames());
+        let TwoWorkers { team, peers, cache, pool } = in_parts.two;
+        drop((team, peers, cache));
+        prop_assert_eq!(pool.available(), pool.frames());
     }
 }

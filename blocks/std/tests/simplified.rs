@@ -51,10 +51,7 @@ pub(crate) fn simplified_for(arrival: &Arrival, foreign: ForeignPackets) -> Simp
 /// As another worker than the default one runs it.
 pub(crate) fn at_worker(arrival: &Arrival, foreign: ForeignPackets) -> Simplified {
     let registry = weever_blocks_std::registry();
-    let home = |node: &Node| match registry.type_of(node) {
-        Ok(t) if t.state == weever_block::StateKind::SingleHomed => Home::Elsewhere(0),
-        _ => Home::Any,
-    };
+    let home = |node: &Node| registry.home_for_parts(node).map_or(Home::Any, Home::Elsewhere);
     let vouched = Predicate::True;
     let given = QueueFacts { home: &home, foreign, ..QueueFacts::of(&arrival.parts, &vouched) };
     simplify(&whole(), &given)

@@ -7,14 +7,11 @@ use std::time::Duration;
 
 use weever_block::FlowOwner;
 use weever_blocks_std::host::{Neighbours, provide};
-use weever_blocks_std::testing::{env, frames::*, host::host_state};
-use weever_engine::{CounterKind, Limits, Member, MemberQueue, Team};
-use weever_link::memory::{MemoryConfig, pair};
-use weever_link::{Link, LinkQueue};
-use weever_models::counters::HOST_SOURCE;
+use weever_blocks_std::testing::{TwoWorkers, env, frames::*, host::host_state};
+use weever_engine::CounterKind;
 use weever_models::{HostConfig, host};
 use weever_net::iface::IfaceId;
-use weever_packet::{Buffer, Burst, Flags, HugePages, Pool, PoolCache, PoolConfig};
+use weever_packet::{Buffer, Burst, Flags};
 use weever_tcp::{Ecn, Endpoint, Events, Id, Region, Segment, State, TcpConfig, Tuple};
 use weever_wire::checksum::Pseudo;
 use weever_wire::ipv4::Ipv4View;
@@ -27,9 +24,7 @@ const LEN: usize = 300_000;
 
 /// The host on two workers, and a client of its echo service at the far ends of its cables.
 struct World {
-    team: Team,
-    cables: Vec<Box<dyn LinkQueue>>,
-    frames: PoolCache,
+    two: TwoWorkers,
     client: Endpoint,
     id: Option<Id>,
     sent: Region,
@@ -47,29 +42,13 @@ struct World {
 
 impl World {
     fn new(lose: usize) -> World {
-        let config =
-            PoolConfig { frames: 4096, huge_pages: HugePages::Never, ..PoolConfig::default() };
-        let pool = Pool::new(config).expect("memory for a pool");
-        let link = MemoryConfig { queues: 2, ..MemoryConfig::default() };
-        let (mut left, mut right) = pair(&link).expect("descriptors");
         let env = Arc::new(env());
         provide(&env, host_state(), 0);
         let neighbours = env.get::<Neighbours>().expect("it was provided");
         neighbours.insert_static(IfaceId(0), PEER, PEER_MAC, 0).expect("there is room");
-        let member = |(i, queue)| Member {
-            name: format!("worker-{i}"),
-            pool: pool.cache(),
-            limits: Limits::default(),
-            queues: vec![MemberQueue { link: 0, source: HOST_SOURCE.into(), queue }],
-        };
-        let members = left.take_queues().into_iter().enumerate().map(member).collect();
         let graph = host(&HostConfig { tcp_echo: Some(ECHO), ..HostConfig::default() }).unwrap();
-        let team = Team::build(graph, weever_blocks_std::registry(), env, members)
-            .unwrap_or_else(|error| panic!("{error}"));
         World {
-            team,
-            cables: right.take_queues(),
-            frames: pool.cache(),
+            two: TwoWorkers::new(graph, env, 4096, 1024),
             client: Endpoint::new(TcpConfig::default(), [1, 2], 0),
             id: None,
             sent: Region::new(LEN),
@@ -95,7 +74,7 @@ impl World {
     fn wake(&mut self, packet: Buffer) -> Vec<Buffer> {
         let (mut burst, now) = (Burst::new(), self.now);
         burst.put(0, packet);
-        let engine = self.team.workers[0].engine();
+        let engine = self.two.team.workers[0].engine();
         let endpoint = engine.entry(ENDPOINT).expect("the graph has it");
         engine.inject(endpoint, &mut burst, 1, now);
         std::iter::from_fn(|| engine.pool().alloc()).collect()
@@ -111,18 +90,14 @@ impl World {
             self.count += 1;
             if self.lose == 0 || !self.count.is_multiple_of(self.lose) {
                 let frame = from_peer(&ipv4(ipv4_repr(PEER, HOST, 6), &segment));
-                self.transmit(&frame, self.cable.unwrap_or(self.count % 2));
+                self.two.send(self.cable.unwrap_or(self.count % 2), &[frame]);
             }
         }
-        self.team.workers.iter_mut().for_each(|worker| drop(worker.turn(self.now)));
-        for cable in 0..2 {
-            let mut burst = Burst::new();
-            let n = self.cables[cable].rx(&mut self.frames, &mut burst, 64).unwrap();
-            for frame in (0..n).filter_map(|slot| burst.take(slot)) {
-                self.count += 1;
-                if self.lose == 0 || !self.count.is_multiple_of(self.lose) {
-                    self.hear(frame.data());
-                }
+        self.two.turn(self.now);
+        for frame in self.two.received() {
+            self.count += 1;
+            if self.lose == 0 || !self.count.is_multiple_of(self.lose) {
+                self.hear(&frame);
             }
         }
         while let Some((id, events)) = self.client.poll_event() {
@@ -162,14 +137,7 @@ impl World {
         let mut message = [&[3, 4, 0, 0, 0, 0, high, low], quote].concat();
         let check = !weever_wire::checksum::sum(&message);
         message[2..4].copy_from_slice(&check.to_be_bytes());
-        self.transmit(&from_peer(&ipv4(ipv4_repr(PEER, HOST, 1), &message)), 0);
-    }
-
-    fn transmit(&mut self, frame: &[u8], cable: usize) {
-        let mut buffer = self.frames.alloc().expect("a large pool");
-        assert!(buffer.append(frame));
-        self.cables[cable].tx(&mut self.frames, &mut [buffer].into()).unwrap();
-        self.cables[cable].flush(&mut self.frames).unwrap();
+        self.two.send(0, &[from_peer(&ipv4(ipv4_repr(PEER, HOST, 1), &message))]);
     }
 
     fn progress(&self) -> u64 {
@@ -199,7 +167,7 @@ impl World {
         let in_time_wait =
             |world: &World| world.client.get(world.id.unwrap()).unwrap().state() == State::TimeWait;
         self.run_until(in_time_wait);
-        let owners = self.team.publisher.flow_owners(ENDPOINT).unwrap();
+        let owners = self.two.team.publisher.flow_owners(ENDPOINT).unwrap();
         self.run_until(|_| owners.is_empty());
     }
 }
@@ -218,13 +186,13 @@ fn a_connection_moves_while_octets_flow() {
     for lose in [0, 40] {
         let mut world = World::new(lose);
         world.connect();
-        let owners = world.team.publisher.flow_owners(ENDPOINT).unwrap();
+        let owners = world.two.team.publisher.flow_owners(ENDPOINT).unwrap();
         let mut moved = 0;
         for part in 1..6 {
             world.run_until(|world| world.progress() > part * LEN as u64 / 8);
             let from = (0..2).find(|worker| !owners.of_worker(*worker).is_empty()).unwrap();
             let (flow, to) = (owners.of_worker(from)[0], 1 - from);
-            let moves = world.team.publisher.begin_moves(ENDPOINT, &[(flow, to)]).unwrap();
+            let moves = world.two.team.publisher.begin_moves(ENDPOINT, &[(flow, to)]).unwrap();
             world.cable = Some(usize::from(to));
             for _ in 0..20 {
                 world.turn();
@@ -248,7 +216,7 @@ fn a_connection_follows_its_segments() {
     let mut world = World::new(0);
     world.cable = Some(0);
     world.connect();
-    let owners = world.team.publisher.flow_owners(ENDPOINT).unwrap();
+    let owners = world.two.team.publisher.flow_owners(ENDPOINT).unwrap();
     world.run_until(|world| world.progress() > 0);
     let [flow] = owners.of_worker(0)[..] else { panic!("one connection") };
     world.cable = Some(1);
@@ -278,27 +246,27 @@ fn a_segment_that_found_no_frame_leaves_with_the_next_free_one() {
     world.cable = Some(0);
     world.connect();
     world.run_until(|world| world.progress() > 20_000);
-    let mut held: Vec<Buffer> = std::iter::from_fn(|| world.frames.alloc()).collect();
-    for worker in &mut world.team.workers {
+    let mut held: Vec<Buffer> = std::iter::from_fn(|| world.two.cache.alloc()).collect();
+    for worker in &mut world.two.team.workers {
         held.extend(std::iter::from_fn(|| worker.engine().pool().alloc()));
     }
     // The client is silent from here on: the host has to send again what was not acknowledged.
     let hear = |world: &mut World, held: &mut Vec<Buffer>| {
         let mut burst = Burst::new();
-        let count = world.cables[0].rx(&mut world.frames, &mut burst, 64).unwrap();
+        let count = world.two.peers[0].rx(&mut world.two.cache, &mut burst, 64).unwrap();
         held.extend((0..count).filter_map(|slot| burst.take(slot)));
         // Frames that come home to the workers are taken, too.
-        let workers = world.team.workers.iter_mut();
+        let workers = world.two.team.workers.iter_mut();
         held.extend(workers.flat_map(|worker| {
             std::iter::from_fn(|| worker.engine().pool().alloc()).collect::<Vec<_>>()
         }));
         count
     };
     let wants = |world: &mut World| {
-        let engine = world.team.workers[0].engine();
+        let engine = world.two.team.workers[0].engine();
         engine.counters().get(ENDPOINT, CounterKind::Own, "no_buffer").unwrap_or(0)
     };
-    let turn = |world: &mut World| drop(world.team.workers[0].turn(world.now));
+    let turn = |world: &mut World| drop(world.two.team.workers[0].turn(world.now));
     while hear(&mut world, &mut held) > 0 {}
     let before = wants(&mut world);
     for _ in 0..5000 {
@@ -313,7 +281,7 @@ fn a_segment_that_found_no_frame_leaves_with_the_next_free_one() {
     turn(&mut world);
     assert_eq!(hear(&mut world, &mut held), 0);
     let waiting =
-        |world: &mut World| world.team.workers[0].engine().counters().total("delayed_now");
+        |world: &mut World| world.two.team.workers[0].engine().counters().total("delayed_now");
     let asked = waiting(&mut world);
     for _ in 0..5000 {
         world.now += STEP;
@@ -339,6 +307,6 @@ fn a_segment_that_found_no_frame_leaves_with_the_next_free_one() {
         turn(&mut world);
     }
     let mut burst = Burst::new();
-    let count = world.cables[0].rx(&mut world.frames, &mut burst, 64).unwrap();
+    let count = world.two.peers[0].rx(&mut world.two.cache, &mut burst, 64).unwrap();
     assert_eq!(count, 1, "one frame came home, and one segment left in it");
 }

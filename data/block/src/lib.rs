@@ -29,6 +29,6 @@ pub use kinds::{
     MARKS, Made, READS, Snapshot, classifier, classifier_with, rewriter, rewriter_with,
     tasks_marked, tasks_where, validator, validator_with,
 };
-pub use registry::{BY_PREDICATE, Registry, TABLE, WORKER};
+pub use registry::{BY_PREDICATE, PARTS, Registry, TABLE, WORKER};
 pub use run::{CompiledRun, NodeWay, RunCompiler, RunProgram, RunStart};
 pub use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, bits, number_of};

@@ -10,6 +10,10 @@ use crate::{Block, BlockType, Build, BuildError, Env, RunCompiler, StateKind};
 /// The parameter that every node may have: `worker=N` has worker number N alone run it.
 pub const WORKER: &str = "worker";
 
+/// The parameter `parts=no` keeps a node out of parts of the graph: workers that run a part start the node's tasks in the
+/// whole graph, at worker 0.
+pub const PARTS: &str = "parts";
+
 /// The type under which a table node without a type of its own runs.
 pub const TABLE: &str = "Table";
 
@@ -107,6 +111,14 @@ impl Registry {
         Ok(())
     }
 
+    /// The worker at which a worker with a part of the graph starts the tasks of `node`: that of the parameter
+    /// `worker=N`; worker 0 for state at one worker, and with `parts=no`. `None`: the part has the node.
+    pub fn home_for_parts(&self, node: &Node) -> Option<u16> {
+        let tagged = node.param(WORKER).and_then(|tag| tag.parse().ok());
+        let single = self.type_of(node).is_ok_and(|t| t.state == StateKind::SingleHomed);
+        tagged.or((single || node.param(PARTS) == Some("no")).then_some(0))
+    }
+
     /// The type that implements `node`, after checking the node's ports, edges and parameters by it.
     pub fn check(&self, node: &Node) -> Result<&'static BlockType, BuildError> {
         let block_type = self.type_of(node)?;
@@ -146,8 +158,20 @@ fn check_shape(node: &Node, block_type: &BlockType) -> Result<(), BuildError> {
     check_names(node, block_type, "notify edge", block_type.notifies, &has)?;
     let known: Vec<&str> = block_type.params.iter().map(|p| p.name).collect();
     for attr in &node.attrs {
+        if let Attr::Param { key, value } = attr
+            && key == PARTS
+            && value != "no"
+        {
+            let (node, problem) = (node.name.clone(), "use no".into());
+            return Err(BuildError::Param {
+                node,
+                key: key.clone(),
+                value: value.clone(),
+                problem,
+            });
+        }
         if let Attr::Param { key, .. } = attr
-            && ![WORKER, ENDS].contains(&key.as_str())
+            && ![WORKER, PARTS, ENDS].contains(&key.as_str())
             && !known.contains(&key.as_str())
         {
             return Err(unknown(node, block_type, "parameter", key, &known));
@@ -254,6 +278,17 @@ mod tests {
     fn a_node_of_the_right_shape_is_built() {
         assert_eq!(build(&node(&["out"], &["again"], &["rate=7"])), Ok(()));
         assert_eq!(build(&node(&["out"], &["again"], &[])), Ok(()), "the default applies");
+    }
+
+    #[test]
+    fn parts_do_not_have_a_node_that_says_so() {
+        let registry = Registry::new().with(&[&PACER]);
+        let home = |attrs: &[&str]| registry.home_for_parts(&node(&["out"], &["again"], attrs));
+        assert_eq!((home(&[]), home(&["parts=no"])), (None, Some(0)));
+        assert_eq!(home(&["parts=no", "worker=3"]), Some(3), "it runs there in any case");
+        assert_eq!(build(&node(&["out"], &["again"], &["parts=no"])), Ok(()));
+        let other = build(&node(&["out"], &["again"], &["parts=yes"])).unwrap_err();
+        assert_eq!(other, "node TxPace: parameter parts=yes: use no");
     }
 
     #[test]

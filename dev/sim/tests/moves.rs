@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weever_block::StateKind;
 use weever_engine::{Fit, Moved};
 use weever_graph::{Graph, Node, Predicate, Verified};
 use weever_link::fault::Faults;
@@ -226,13 +225,7 @@ fn flows_of_a_worker_that_is_cut_off_go_on_at_another() {
 /// The part of a worker at which nothing is expected: it hands over what arrives.
 fn idle_part(whole: &Verified) -> Graph {
     let registry = weever_blocks_std::registry();
-    let home = |node: &Node| {
-        let state = registry.type_of(node).map(|t| t.state).unwrap_or_default();
-        match node.param("worker").is_some() || state == StateKind::SingleHomed {
-            true => Home::Elsewhere(0),
-            false => Home::Any,
-        }
-    };
+    let home = |node: &Node| registry.home_for_parts(node).map_or(Home::Any, Home::Elsewhere);
     let foreign = ForeignPackets::HandOver(HandOver::default());
     let given = QueueFacts::of(&[], &Predicate::True);
     simplify(whole, &QueueFacts { home: &home, foreign, ..given }).graph

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use weever_block::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
-    Priority, READS, State, StateKind, bits,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, FlowClaim, FlowKey, Mask, Nanos,
+    ParamDoc, PortDoc, Ports, Priority, READS, State, StateKind, bits,
 };
 use weever_graph::Effects;
-use weever_net::fragment::{Offer, Piece, Reject};
+use weever_net::fragment::{Key, Offer, Part, Piece, Reject};
 use weever_net::icmp::{Cause, INTERNETWORK_CONTROL, MAX_ERROR_LEN, may_report};
 use weever_net::icmp6;
 use weever_packet::{Endpoints, Flags, Meta, NOWHERE};
@@ -15,14 +15,13 @@ use weever_wire::ethernet::ethertype;
 use weever_wire::icmpv4::{HEADER_LEN, IcmpRepr};
 use weever_wire::ipv4::{self, Ipv4Header, protocol};
 
-use crate::host::{Fragments, Kept, Paths, Room, StateReader};
+use crate::host::{Fragments, Kept, Room, Secret, StateReader};
 use crate::icmp::IcmpLimits;
 use crate::icmp6::{Icmp6Limits, Verdict};
 use crate::kinds::{between, network};
 
 const DATAGRAM: usize = 0;
 const EXPIRED: usize = 1;
-const AGAIN: usize = 2;
 
 const REASSEMBLED: usize = 0;
 const OVERDUE: usize = 1;
@@ -42,7 +41,7 @@ pub static FRAGMENT_V4: BlockType = BlockType {
     effects: READS.union(Effects::CONSUMES),
     ..BlockType::new(
         "RxL3IPv4Fragment",
-        "Hands fragments over to where they are put together, whichever worker that is.",
+        "Starts a task where fragments are put together for each.",
         &[],
         |_| Ok(Box::new(HandOver)),
     )
@@ -56,23 +55,30 @@ impl Block for HandOver {
     }
 }
 
-/// Puts fragments together.
+/// Puts fragments together. The worker that has the first piece of a datagram gets the others.
 pub static REASSEMBLE_V4: BlockType = BlockType {
-    spawns: &["datagram", "expired", "again"],
-    effects: Effects::READS.union(Effects::STATEFUL),
-    state: StateKind::SingleHomed,
-    params: &[ParamDoc {
-        name: "period",
-        default: "100",
-        doc: "milliseconds between two checks for overdue datagrams",
-    }],
+    spawns: &["datagram", "expired"],
+    effects: READS.union(Effects::STATEFUL).union(Effects::CONSUMES),
+    state: StateKind::Sharded,
+    params: &[
+        ParamDoc {
+            name: "period",
+            default: "100",
+            doc: "milliseconds between two checks for overdue datagrams",
+        },
+        ParamDoc {
+            name: "flows",
+            default: "4096",
+            doc: "room for datagrams in pieces of all workers together, some 36 octets for each",
+        },
+    ],
     counters: &["reassembled", "expired", "timeouts", "evicted"],
     ..BlockType::new(
         "RxL3IPv4Reassemble",
         "Keeps fragments until their datagram is whole, and gives up those that overlap or take too \
          long (RFC 791 §3.2, RFC 1122 §3.3.2, RFC 5722).",
         &[
-            PortDoc { name: "out", doc: "kept for its datagram; or the timer's task" },
+            PortDoc { name: "out", doc: "kept for its datagram" },
             PortDoc { name: "duplicate", doc: "came before" },
             PortDoc { name: "overlap", doc: "overlaps others: its datagram is given up" },
             PortDoc { name: "malformed", doc: "cannot be a part of any datagram" },
@@ -103,20 +109,22 @@ fn make_of(build: &Build<'_>, six: bool) -> Result<Box<dyn Block>, BuildError> {
     let fragments = build.env.get_or_default::<Fragments>();
     let limits = build.env::<IcmpLimits>(crate::icmp::LIMITS)?;
     let reporter = Reporter::new(network(build)?.reader(), limits);
-    let (paths, period) = (build.env.get_or_default(), period * weever_net::MILLIS);
     let limits6 = match six {
         true => Some(build.env::<Icmp6Limits>(crate::icmp6::LIMITS)?),
         false => None,
     };
-    let kept = Kept::new(if six { &fragments.v6 } else { &fragments.v4 });
-    Ok(Box::new(Reassemble { kept, reporter, limits6, paths, period }))
+    let flows = build.env.get_or_default::<Secret>().key("fragments");
+    let kept = Kept::new(if six { &fragments.v6 } else { &fragments.v4 }, flows);
+    let period = period * weever_net::MILLIS;
+    Ok(Box::new(Reassemble { kept, reporter, limits6, period, checked: 0 }))
 }
 
 struct Reassemble {
     kept: Kept,
     reporter: Reporter,
-    paths: Arc<Paths>,
     period: Nanos,
+    /// When overdue datagrams were last looked for.
+    checked: Nanos,
     /// Of a block for IPv6.
     limits6: Option<Arc<Icmp6Limits>>,
 }
@@ -124,18 +132,18 @@ struct Reassemble {
 impl Block for Reassemble {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         for task in bits(input) {
-            let port = match burst.get(task) {
-                Some(packet) => self.take(cx, packet),
-                None => {
-                    self.poll_overdue(cx);
-                    self.paths.poll(cx.now);
-                    cx.spawn_new(AGAIN, None, self.period, Priority::Low);
-                    OUT
-                }
-            };
-            ports.enable(port, 1 << task);
+            let Some(packet) = burst.get(task) else { continue };
+            if let Some(port) = self.take(cx, task, packet) {
+                ports.enable(port, 1 << task);
+            }
         }
-        cx.count(EVICTED, self.kept.publish());
+        self.finish(cx);
+    }
+
+    fn poll(&mut self, cx: &mut Cx<'_>) {
+        self.checked = cx.now;
+        self.poll_overdue(cx);
+        self.finish(cx);
     }
 
     fn export_state(&mut self) -> Option<State> {
@@ -147,6 +155,20 @@ impl Block for Reassemble {
         self.kept = *state.downcast::<Kept>()?;
         Ok(())
     }
+
+    fn flow_of(&self, packet: &Buffer) -> Option<FlowKey> {
+        let piece = self.read(packet).ok()??;
+        Some(self.kept.flow(&piece.key()))
+    }
+
+    fn export_flow(&mut self, flow: FlowKey) -> Option<State> {
+        self.kept.take(flow).map(|part| part as State)
+    }
+
+    fn import_flow(&mut self, _: FlowKey, state: State) -> Result<(), State> {
+        let part = state.downcast::<Part<Room>>()?;
+        self.kept.put(part).map_err(|part| part as State)
+    }
 }
 
 impl Reassemble {
@@ -156,14 +178,27 @@ impl Reassemble {
         read(between(packet, meta.l3, meta.end), meta.iface)
     }
 
-    /// The port by which the fragment leaves.
-    fn take(&mut self, cx: &mut Cx<'_>, packet: &Buffer) -> usize {
+    /// The port by which the fragment leaves; `None`: another worker has its datagram, and gets it.
+    fn take(&mut self, cx: &mut Cx<'_>, task: usize, packet: &Buffer) -> Option<usize> {
         let piece = match self.read(packet) {
             Ok(Some(piece)) => piece,
-            Ok(None) => return MALFORMED,
-            Err(reject) => return port_of(reject),
+            Ok(None) => return Some(MALFORMED),
+            Err(reject) => return Some(port_of(reject)),
         };
-        match self.kept.offer(&piece, cx.now) {
+        if !self.kept.table().has(&piece.key()) {
+            let flow = self.kept.flow(&piece.key());
+            match cx.claim_flow(flow) {
+                FlowClaim::Mine => {}
+                FlowClaim::Elsewhere(_) => {
+                    cx.send_to_owner(task, flow);
+                    return None;
+                }
+                FlowClaim::Full => return Some(FULL),
+            }
+        }
+        let offer = self.kept.offer(&piece, cx.now);
+        self.release_ended(cx);
+        Some(match offer {
             Offer::Whole(room, len) => {
                 cx.count(REASSEMBLED, 1);
                 let datagram = restarted(delivered(cx, room, len), packet.meta());
@@ -172,14 +207,38 @@ impl Reassemble {
             }
             Offer::Kept => OUT,
             Offer::Duplicate => DUPLICATE,
-            Offer::Rejected(reject) => port_of(reject),
+            Offer::Rejected(reject) => {
+                self.release_absent(cx, &piece.key());
+                port_of(reject)
+            }
+        })
+    }
+
+    /// Datagrams that are no longer here have no owner.
+    fn release_ended(&self, cx: &mut Cx<'_>) {
+        for key in self.kept.table().ended() {
+            cx.release_flow(self.kept.flow(key));
         }
+    }
+
+    /// The datagram of a fragment that was not taken may not have begun.
+    fn release_absent(&self, cx: &mut Cx<'_>, key: &Key) {
+        if !self.kept.table().has(key) {
+            cx.release_flow(self.kept.flow(key));
+        }
+    }
+
+    /// What every call ends with: the counts, and when the next datagram is overdue.
+    fn finish(&mut self, cx: &mut Cx<'_>) {
+        cx.count(EVICTED, self.kept.publish());
+        let soonest = self.checked.saturating_add(self.period);
+        cx.set_deadline(self.kept.table().poll_at().map(|at| at.max(soonest)));
     }
 
     fn poll_overdue(&mut self, cx: &mut Cx<'_>) {
         let Reassemble { kept, reporter, limits6, .. } = self;
         let (now, mut overdue) = (cx.now, 0);
-        kept.table.poll(now, |expired| {
+        kept.poll(now, |expired| {
             overdue += 1;
             let error = expired.quote.and_then(|quote| match limits6 {
                 Some(limits) => report6(cx, limits, quote, expired.key.zone),
@@ -191,6 +250,7 @@ impl Reassemble {
             }
         });
         cx.count(OVERDUE, overdue);
+        self.release_ended(cx);
     }
 }
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-use weever_block::{Buffer, Nanos};
-use weever_net::fragment::{Offer, Piece, Reassembler, ReassemblyConfig};
+use weever_block::{Buffer, FlowKey, Nanos};
+use weever_net::fragment::{Expired, Key, Offer, Part, Piece, Reassembler, ReassemblyConfig};
+use weever_net::random;
 use weever_packet::{Pool, PoolConfig};
 
 /// Large frames of a host: as many as datagrams in pieces of both families, and as many again as of one that
@@ -44,12 +45,14 @@ impl AsMut<[u8]> for Room {
     }
 }
 
-/// The limits of datagrams in pieces of one family, and how many there are. The pieces are in the block that puts
-/// them together: only it writes here, so that no packet waits for a reader.
+/// The limits of datagrams in pieces of one family, and how many there are. The pieces are in the blocks that put
+/// them together, one for each worker, which write sums here: no packet waits for a reader or for another worker.
 #[derive(Debug)]
 pub struct Pieces {
     config: ReassemblyConfig,
     memory: Option<Pool>,
+    /// The blocks.
+    tables: AtomicUsize,
     datagrams: AtomicUsize,
     bytes: AtomicUsize,
     evicted: AtomicU64,
@@ -60,6 +63,7 @@ impl Pieces {
         Arc::new(Pieces {
             config,
             memory,
+            tables: AtomicUsize::new(0),
             datagrams: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             evicted: AtomicU64::new(0),
@@ -70,6 +74,16 @@ impl Pieces {
     pub(crate) fn room(&self) -> Option<Room> {
         let mut buffer = self.memory.as_ref()?.alloc()?;
         buffer.set_bounds(0, u16::MAX).then_some(Room(buffer))
+    }
+
+    /// The most datagrams that one worker may hold now. While most of the memory is free, all that is allowed;
+    /// otherwise its share, so that fragments that come to one worker leave room for those of others.
+    fn limit(&self) -> usize {
+        let is_plenty = |memory: &Pool| 3 * memory.available() > 2 * memory.frames();
+        match self.memory.as_ref().is_some_and(is_plenty) {
+            true => self.config.datagrams,
+            false => self.config.datagrams / self.tables.load(Relaxed).max(1),
+        }
     }
 
     /// Datagrams in pieces, and bytes of them, as of the last burst of fragments.
@@ -83,29 +97,64 @@ impl Pieces {
     }
 }
 
-/// A block's datagrams in pieces. How many there are is told by [`publish`](Kept::publish).
+/// A block's datagrams in pieces.
 pub(crate) struct Kept {
-    pub(crate) table: Reassembler<Room>,
+    table: Reassembler<Room>,
     of: Arc<Pieces>,
+    /// The key of the names of flows, the same at all workers.
+    flows: random::Key,
+    /// Datagrams, bytes and evicted datagrams, as they were last published.
     published: (usize, usize, u64),
 }
 
 impl Kept {
-    pub(crate) fn new(of: &Arc<Pieces>) -> Kept {
-        Kept { table: Reassembler::new(of.config), of: of.clone(), published: (0, 0, 0) }
+    pub(crate) fn new(of: &Arc<Pieces>, flows: random::Key) -> Kept {
+        of.tables.fetch_add(1, Relaxed);
+        Kept { table: Reassembler::new(of.config), of: of.clone(), flows, published: (0, 0, 0) }
     }
 
     /// An empty one with the same limits.
     pub(crate) fn fresh(&self) -> Kept {
-        Kept::new(&self.of)
+        Kept::new(&self.of, self.flows)
+    }
+
+    /// The name of a datagram among those that workers put together.
+    pub(crate) fn flow(&self, key: &Key) -> FlowKey {
+        FlowKey::of_hash(key.hash(self.flows))
     }
 
     /// Takes a fragment.
     pub(crate) fn offer(&mut self, piece: &Piece<'_>, now: Nanos) -> Offer<Room> {
+        self.table.limit(self.of.limit());
         self.table.offer(piece, now, || self.of.room())
     }
 
-    /// Tells what has changed; returns how many datagrams had to leave for others since the last time.
+    pub(crate) fn table(&self) -> &Reassembler<Room> {
+        &self.table
+    }
+
+    /// Gives up overdue datagrams; calls `f` for each.
+    pub(crate) fn poll(&mut self, now: Nanos, f: impl FnMut(Expired<'_>)) {
+        self.table.poll(now, f);
+    }
+
+    /// Gives away the datagram of a flow.
+    pub(crate) fn take(&mut self, flow: FlowKey) -> Option<Box<Part<Room>>> {
+        let key = self.table.keys().find(|key| self.flow(key) == flow)?;
+        let part = self.table.take(&key);
+        // None is evicted between two bursts.
+        self.publish();
+        part
+    }
+
+    /// Goes on with a datagram of another worker; gives it back if there is no room.
+    pub(crate) fn put(&mut self, part: Box<Part<Room>>) -> Result<(), Box<Part<Room>>> {
+        self.table.put(part)?;
+        self.publish();
+        Ok(())
+    }
+
+    /// Publishes the counts. Returns how many datagrams were evicted since it was last called.
     pub(crate) fn publish(&mut self) -> u64 {
         let now = (self.table.len(), self.table.bytes(), self.table.evicted());
         let (datagrams, bytes, evicted) = std::mem::replace(&mut self.published, now);
@@ -118,6 +167,7 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
+        self.of.tables.fetch_sub(1, Relaxed);
         self.of.datagrams.fetch_sub(self.published.0, Relaxed);
         self.of.bytes.fetch_sub(self.published.1, Relaxed);
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weever_block::{Block, Build, BuildError, Cx, Nanos, Priority};
 use weever_packet::Buffer;
 
-use crate::host::{Family, Neighbourhood, Sent};
+use crate::host::{Family, Neighbourhood, Paths, Sent};
 use crate::kinds::{PeriodicTask, periodic};
 
 /// The part of the blocks that is different in each family.
@@ -57,13 +57,16 @@ pub(crate) const AGAIN: usize = 0;
 /// The spawn edge of questions; that of announcements is the next.
 const QUESTION: usize = 1;
 
-/// A block that repeats questions, tells others of us, and wakes those that wait for a neighbour.
+/// A block that repeats questions, tells others of us, wakes those that wait for a neighbour, and has old path MTUs
+/// forgotten.
 pub(crate) fn make<F: Protocol>(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
-    periodic(build, AGAIN, Timer { neighbours: neighbours::<F>(build)?, seen: 0, look_at: 0 })
+    let (neighbours, paths) = (neighbours::<F>(build)?, build.env.get_or_default());
+    periodic(build, AGAIN, Timer { neighbours, paths, seen: 0, look_at: 0 })
 }
 
 struct Timer<F: Protocol> {
     neighbours: Arc<Neighbourhood<F>>,
+    paths: Arc<Paths>,
     /// The latest news that waiting packets, on any worker, have been told.
     seen: u64,
     /// When to report the used neighbours, even if nothing else is due.
@@ -74,6 +77,7 @@ impl<F: Protocol> PeriodicTask for Timer<F> {
     fn run_due(&mut self, cx: &mut Cx<'_>) {
         if cx.now >= self.look_at || self.neighbours.is_due(self.seen, cx.now) {
             self.look_at = cx.now + weever_net::SECOND;
+            self.paths.poll(cx.now);
             self.catch_up(cx);
         }
     }

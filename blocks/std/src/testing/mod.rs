@@ -8,7 +8,9 @@ pub mod host;
 #[cfg(feature = "testing")]
 pub mod link;
 #[cfg(feature = "testing")]
-pub use {host::HostBox, link::LinkBox};
+pub mod two;
+#[cfg(feature = "testing")]
+pub use {host::HostBox, link::LinkBox, two::TwoWorkers};
 
 use std::sync::Arc;
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use weever_block::StateKind;
 use weever_graph::svg::svg;
 use weever_graph::{Field, Node, Verified, verify};
 use weever_models::{HostConfig, Service};
@@ -34,7 +33,7 @@ pub(crate) fn embedded(result: &Result<'_>) -> PlannedOutput<Vec<Embedded>> {
 /// Whether a node runs at the default queue's worker only.
 pub(crate) fn single_homed() -> impl Fn(&Node) -> bool {
     let registry = weever_blocks_std::registry();
-    move |node| registry.type_of(node).is_ok_and(|t| t.state == StateKind::SingleHomed)
+    move |node| registry.home_for_parts(node).is_some()
 }
 
 /// The graph of a host with a UDP socket on each port to which all of some of `parts` goes.

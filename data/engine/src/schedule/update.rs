@@ -202,9 +202,15 @@ fn starting_afresh(changes: &ChangeSet) -> HashSet<&str> {
     names.flatten().collect()
 }
 
-/// The entries removed from this worker. Tasks at a node that other workers still have move there.
+/// The entries removed from this worker. Tasks at a node that other workers still have move there, and so do those at a
+/// node with state of flows in whose place a part has a stub.
 fn removed(old: &CompiledGraph, new: &CompiledGraph, changes: &ChangeSet) -> Vec<Removed> {
-    let gone = old.entries().filter(|(name, _)| new.graph.find(name).is_none());
+    let has_flows = |graph: &CompiledGraph, name: &str| {
+        graph.node(name).is_some_and(|plan| plan.flows.is_some())
+    };
+    let gone = old.entries().filter(|(name, _)| {
+        new.graph.find(name).is_none() || has_flows(old, name) && !has_flows(new, name)
+    });
     let to = |name| new.start_of(name).or_else(|| successor(new, changes, name));
     gone.map(|(name, entry)| Removed { entry, to: to(name) }).collect()
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use weever_block::{Registry, WORKER};
+use weever_block::{PARTS, Registry, WORKER};
 use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Port, PortId, Verified, verify};
 
 use super::TeamError;
@@ -202,7 +202,12 @@ impl Check<'_> {
         }
         let home = |graph: &Graph, id: NodeId| self.homes.of(graph.node(id), self.registry);
         for (id, node) in part.iter() {
-            let moved = |at: &NodeId| home(self.whole, *at) != home(part, id);
+            // Worker 0 has the whole graph, and may run what parts do not have.
+            let is_stub = |at: NodeId| {
+                let left_out = self.whole.node(at).param(PARTS).is_some();
+                left_out && home(part, id) == Some(DEFAULT)
+            };
+            let moved = |at: &NodeId| home(self.whole, *at) != home(part, id) && !is_stub(*at);
             if self.whole.find(&node.name).filter(moved).is_some() {
                 return Some(format!(
                     "node `{}` runs on another worker in the whole graph",

@@ -13,7 +13,8 @@
 //! Its memory is allocated once; the bytes themselves lie in *rooms* that the caller supplies (a
 //! frame of a pool), so that each byte is copied once. It has these kinds of methods:
 //! - *per fragment*: [`Reassembler::offer`];
-//! - *time*: [`Reassembler::poll`] once [`Reassembler::poll_at`] has come.
+//! - *time*: [`Reassembler::poll`] once [`Reassembler::poll_at`] has come;
+//! - *moving*: [`Reassembler::take`] here and [`Reassembler::put`] at another one.
 //!
 //! # Choices
 //! - A datagram whose fragments overlap is given up whole, with those still to come (RFC 5722; for
@@ -35,6 +36,7 @@ pub use ident::Idents;
 pub use piece::{Key, Piece, Reject};
 pub use reassembly::{Expired, Offer, Reassembler, ReassemblyConfig};
 pub use send::{Split, SplitError, split_v4, split_v6};
+pub use table::Part;
 
 /// Bytes of the longest datagram that can be put together, IP header included, in both families.
 pub const MAX_DATAGRAM: usize = 65_535;

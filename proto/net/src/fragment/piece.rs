@@ -7,6 +7,7 @@ use weever_wire::ipv6::{self, Chain, Ipv6Header};
 
 use super::map::UNIT;
 use super::{FRAGMENT_HEADER_LEN, MAX_DATAGRAM};
+use crate::random::{self, keyed_hash};
 
 /// Identifies a datagram among those that are in pieces.
 ///
@@ -33,6 +34,26 @@ impl Key {
         match self.src {
             IpAddr::V4(src) => src.to_bits().into(),
             IpAddr::V6(src) => (src.to_bits() >> 64) as u64 | 1 << 63,
+        }
+    }
+
+    /// A hash that is unpredictable without `key`, since peers choose all that is hashed.
+    pub fn hash(&self, key: random::Key) -> u64 {
+        let (zone, protocol) = (u64::from(self.zone), u64::from(self.protocol));
+        let name = u64::from(self.ident) | zone << 32 | protocol << 48;
+        match (self.src, self.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let hosts = u64::from(src.to_bits()) << 32 | u64::from(dst.to_bits());
+                keyed_hash(key, &[hosts, name])
+            }
+            (src, dst) => {
+                let [src, dst] = [src, dst].map(|ip| match ip {
+                    IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+                    IpAddr::V6(v6) => v6.to_bits(),
+                });
+                let [a, b, c, d] = [src >> 64, src, dst >> 64, dst].map(|half| half as u64);
+                keyed_hash(key, &[a, b, c, d, name])
+            }
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Putting datagrams together.
 
+use alloc::boxed::Box;
 use core::fmt;
 
 use weever_wire::{checksum, ipv4, ipv6};
 
 use super::map::{Fit, UNIT};
-use super::table::{QUOTE, Table};
+use super::table::{Part, QUOTE, Table};
 use super::{Key, Piece, Reject};
 use crate::SECOND;
 
@@ -67,6 +68,8 @@ pub struct Expired<'a> {
 pub struct Reassembler<S> {
     config: ReassemblyConfig,
     table: Table<S>,
+    /// The most datagrams at present.
+    limit: usize,
     evicted: u64,
 }
 
@@ -80,7 +83,14 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
     /// Nothing in pieces yet. Allocates all it will ever need: about 3.3 KiB per datagram.
     pub fn new(config: ReassemblyConfig) -> Self {
         let config = ReassemblyConfig { datagrams: config.datagrams.max(1), ..config };
-        Self { config, table: Table::new(config.datagrams), evicted: 0 }
+        let (table, limit) = (Table::new(config.datagrams), config.datagrams);
+        Self { config, table, limit, evicted: 0 }
+    }
+
+    /// Holds no more than `datagrams` from the next new one on, where the caller's memory is short; never more
+    /// than the configuration allows, nor less than one.
+    pub fn limit(&mut self, datagrams: usize) {
+        self.limit = datagrams.clamp(1, self.config.datagrams);
     }
 
     /// Takes a fragment. `room` supplies the memory for a datagram that is new.
@@ -90,6 +100,7 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
         now: u64,
         room: impl FnMut() -> Option<S>,
     ) -> Offer<S> {
+        self.table.note_ended();
         let at = match self.table.find(&piece.key) {
             Some(at) => at,
             None => match self.begin(piece, now, room) {
@@ -97,7 +108,7 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
                 None => return Offer::Rejected(Reject::NoRoom),
             },
         };
-        match self.take(at, piece) {
+        match self.store(at, piece) {
             Ok(true) if self.is_whole(at) => self.finish(at),
             Ok(true) => Offer::Kept,
             Ok(false) => Offer::Duplicate,
@@ -111,12 +122,46 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
 
     /// Gives up overdue datagrams; calls `f` for each.
     pub fn poll(&mut self, now: u64, mut f: impl FnMut(Expired<'_>)) {
+        self.table.note_ended();
         while let Some(at) = self.table.expired(now) {
             let (datagram, storage) = self.table.get(at);
             let quote = (datagram.quoted > 0 && datagram.room.is_some())
                 .then(|| &storage.quote[..datagram.quoted]);
             f(Expired { key: datagram.key, quote });
             self.table.remove(at);
+        }
+    }
+
+    /// The datagrams that the last [`offer`](Self::offer) or [`poll`](Self::poll) has ended: they became whole, had
+    /// to leave for others, or their time was over.
+    pub fn ended(&self) -> &[Key] {
+        self.table.ended()
+    }
+
+    /// Whether pieces of a datagram are here, or it was given up and not forgotten.
+    pub fn has(&self, key: &Key) -> bool {
+        self.table.find(key).is_some()
+    }
+
+    /// The datagrams in pieces, those that were given up and not forgotten included.
+    pub fn keys(&self) -> impl Iterator<Item = Key> {
+        self.table.keys()
+    }
+
+    /// Gives a datagram away, for another reassembler to go on with. Allocates.
+    pub fn take(&mut self, key: &Key) -> Option<Box<Part<S>>> {
+        let at = self.table.find(key)?;
+        Some(self.table.take(at))
+    }
+
+    /// Goes on with a datagram of another reassembler.
+    ///
+    /// # Errors
+    /// The datagram, if one with the same key is here or there is no room.
+    pub fn put(&mut self, part: Box<Part<S>>) -> Result<(), Box<Part<S>>> {
+        match self.table.len() >= self.limit || self.has(&part.datagram.key) {
+            true => Err(part),
+            false => self.table.put(part),
         }
     }
 
@@ -156,7 +201,7 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
             let oldest = self.table.oldest_of(source)?;
             self.evict(oldest);
         }
-        while self.table.is_full() || self.table.bytes >= self.config.bytes {
+        while self.table.len() >= self.limit || self.table.bytes >= self.config.bytes {
             let victim = self.table.victim()?;
             self.evict(victim);
         }
@@ -182,7 +227,7 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
     }
 
     /// Stores the fragment; false if it had come before.
-    fn take(&mut self, at: usize, piece: &Piece<'_>) -> Result<bool, Reject> {
+    fn store(&mut self, at: usize, piece: &Piece<'_>) -> Result<bool, Reject> {
         let (datagram, storage) = self.table.get_mut(at);
         let room = datagram.room.as_mut().ok_or(Reject::GivenUp)?.as_mut();
         let (first, units) = (piece.offset / UNIT, piece.data.len().div_ceil(UNIT));

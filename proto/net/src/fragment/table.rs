@@ -45,6 +45,24 @@ pub(super) struct Storage {
     pub(super) quote: [u8; QUOTE],
 }
 
+impl Storage {
+    fn new() -> Storage {
+        Storage { map: Map::new(), quote: [0; QUOTE] }
+    }
+}
+
+/// A datagram in pieces on its way from one [`Reassembler`](super::Reassembler) to another.
+pub struct Part<S> {
+    pub(super) datagram: Datagram<S>,
+    storage: Storage,
+}
+
+impl<S> core::fmt::Debug for Part<S> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Part({:?}, {} bytes)", self.datagram.key, self.datagram.bytes)
+    }
+}
+
 pub(super) struct Table<S> {
     list: Vec<Datagram<S>>,
     storage: Box<[Storage]>,
@@ -52,26 +70,37 @@ pub(super) struct Table<S> {
     /// Bytes of all datagrams.
     pub(super) bytes: usize,
     born: u64,
+    /// Those that were removed since [`note_ended`](Self::note_ended) was last called.
+    ended: Vec<Key>,
 }
 
 impl<S> Table<S> {
     pub(super) fn new(capacity: usize) -> Self {
-        let empty = || Storage { map: Map::new(), quote: [0; QUOTE] };
         Self {
             list: Vec::with_capacity(capacity),
-            storage: (0..capacity).map(|_| empty()).collect(),
+            storage: (0..capacity).map(|_| Storage::new()).collect(),
             free: (0..capacity).collect(),
             bytes: 0,
             born: 0,
+            ended: Vec::with_capacity(capacity),
         }
+    }
+
+    /// From now on, [`ended`](Self::ended) lists those that are removed.
+    pub(super) fn note_ended(&mut self) {
+        self.ended.clear();
+    }
+
+    pub(super) fn ended(&self) -> &[Key] {
+        &self.ended
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = Key> {
+        self.list.iter().map(|datagram| datagram.key)
     }
 
     pub(super) fn len(&self) -> usize {
         self.list.len()
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.free.is_empty()
     }
 
     pub(super) fn find(&self, key: &Key) -> Option<usize> {
@@ -120,7 +149,29 @@ impl<S> Table<S> {
         self.free.push(datagram.slot);
         self.bytes -= datagram.bytes;
         self.set_peers(datagram.source, datagram.peers - 1);
+        self.ended.push(datagram.key);
         datagram
+    }
+
+    /// Gives a datagram away with all that has come of it.
+    pub(super) fn take(&mut self, at: usize) -> Box<Part<S>> {
+        let datagram = self.remove(at);
+        let storage = core::mem::replace(&mut self.storage[datagram.slot], Storage::new());
+        Box::new(Part { storage, datagram })
+    }
+
+    /// Goes on with one that [`take`](Self::take) gave away, and that is not here. Gives it back if there is no room.
+    pub(super) fn put(&mut self, part: Box<Part<S>>) -> Result<(), Box<Part<S>>> {
+        let Some(slot) = self.free.pop() else { return Err(part) };
+        let Part { mut datagram, storage } = *part;
+        self.storage[slot] = storage;
+        self.born += 1;
+        (datagram.slot, datagram.age) = (slot, self.born);
+        datagram.peers = self.of_source(datagram.source) + 1;
+        self.set_peers(datagram.source, datagram.peers);
+        self.bytes += datagram.bytes;
+        self.list.push(datagram);
+        Ok(())
     }
 
     fn set_peers(&mut self, source: u64, peers: usize) {

@@ -311,6 +311,54 @@ fn bytes_are_bounded_and_memory_that_is_gone_is_taken_back() {
     assert_eq!(small.bytes(), 0);
 }
 
+/// What has come of a datagram goes on at another reassembler: its bytes, its time and its first fragment.
+#[test]
+fn half_a_datagram_moves() {
+    let (mut here, mut there) = (Pieces::new(tiny()), Pieces::new(tiny()));
+    let whole = datagram_v4(1, &payload(3000, 3));
+    let parts = split(&whole, 1500, 5);
+    offer(&mut here, &parts[0], 0);
+    offer(&mut here, &parts[1], SECOND);
+    let key = piece(&parts[0]).unwrap().unwrap().key();
+    let moved = here.take(&key).unwrap();
+    assert_eq!((here.len(), here.bytes(), here.ended()), (0, 0, &[key][..]));
+    there.put(moved).unwrap();
+    assert_eq!((there.bytes(), there.poll_at()), (2960, Some(30 * SECOND)));
+    // One that is here already, and one without room, are given back.
+    offer(&mut here, &parts[0], 0);
+    let twin = there.put(here.take(&key).unwrap()).unwrap_err();
+    for src in [7, 8] {
+        offer(&mut here, &split(&datagram_v4(src, &payload(3000, 3)), 1500, 5)[0], 0);
+    }
+    assert!(here.put(twin).is_err());
+    let Offer::Whole(room, len) = offer(&mut there, &parts[2], 2 * SECOND) else { panic!() };
+    assert_eq!((room[20..len] == *payload(3000, 3), there.ended()), (true, &[key][..]));
+    assert!(there.is_empty() && there.bytes() == 0);
+}
+
+/// Memory is short: new datagrams push out others, down to the limit.
+#[test]
+fn a_limit_holds_from_the_next_datagram_on() {
+    let mut pieces = Pieces::new(ReassemblyConfig { per_source: 1, ..ReassemblyConfig::default() });
+    let bomb = |src| split(&datagram_v4(src, &payload(3000, 3)), 1500, 5).swap_remove(0);
+    (0..64).for_each(|src| drop(offer(&mut pieces, &bomb(src), 0)));
+    assert_eq!((pieces.len(), pieces.evicted()), (64, 0));
+    pieces.limit(16);
+    assert_eq!(pieces.len(), 64);
+    offer(&mut pieces, &bomb(64), 0);
+    assert_eq!((pieces.len(), pieces.evicted(), pieces.ended().len()), (16, 49, 49));
+    pieces.limit(0);
+    offer(&mut pieces, &bomb(65), 0);
+    assert_eq!(pieces.len(), 1);
+    pieces.limit(1000);
+    (100..200).for_each(|src| drop(offer(&mut pieces, &bomb(src), 0)));
+    assert_eq!(pieces.len(), 64, "never more than the configuration allows");
+}
+
+fn tiny() -> ReassemblyConfig {
+    ReassemblyConfig { datagrams: 2, ..ReassemblyConfig::default() }
+}
+
 #[test]
 fn congestion_marks_are_joined() {
     let mark = |fragments: &mut Vec<Vec<u8>>, marks: [u8; 2]| {

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weever_block::{Registry, StateKind, WORKER};
+use weever_block::Registry;
 use weever_blocks_std::registry;
 use weever_engine::{Fit, Publisher};
 use weever_graph::{Field, Graph, Node, Predicate, Verified, verify};
@@ -136,9 +136,7 @@ impl Workshop {
     }
 
     fn home(&self, node: &Node, worker: u16) -> Home {
-        let tagged = node.param(WORKER).and_then(|tag| tag.parse().ok());
-        let state = self.registry.type_of(node).map(|t| t.state).unwrap_or_default();
-        match tagged.or((state == StateKind::SingleHomed).then_some(0)) {
+        match self.registry.home_for_parts(node) {
             None => Home::Any,
             Some(home) if home == worker => Home::Here,
             Some(home) => Home::Elsewhere(home),

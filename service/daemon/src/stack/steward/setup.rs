@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use weever_block::StateKind;
 use weever_device::ethtool::{Driver, EthtoolError, KernelDriver};
 use weever_device::model_of;
 use weever_device::nic::NicError as DeviceError;
@@ -102,8 +101,7 @@ impl PolicySetup {
         let specs = file.chain(service_flows(&self.services));
         let lpg = self.graph();
         let registry = weever_blocks_std::registry();
-        let single_homed =
-            |node: &Node| registry.type_of(node).is_ok_and(|t| t.state == StateKind::SingleHomed);
+        let single_homed = |node: &Node| registry.home_for_parts(node).is_some();
         // No device's checks are trusted for frames of an AF_XDP socket.
         let host = |lpg| Host { lpg, vouched: &Predicate::True, single_homed: &single_homed };
         let host = lpg.as_ref().map(host);
