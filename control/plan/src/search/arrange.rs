@@ -10,7 +10,7 @@
 use super::Search;
 use crate::map::{Placement, mix};
 use crate::nic::Nic;
-use crate::oracle::{self, Situation};
+use crate::oracle;
 use crate::policy::{Change, Cost, Policy, Subject};
 
 /// Pairs of items, at most.
@@ -333,12 +333,7 @@ impl Search {
         // The first table whose rules would carry others along, if no table has rules for the leader alone.
         let mut with_others = None;
         for table in 0..self.nic.tables.len() {
-            let situation = Situation {
-                nic: &self.nic,
-                map: &self.map,
-                state: &self.state,
-                stale: &self.stale,
-            };
+            let situation = self.situation();
             let Some(conjs) = oracle::rules_for(&situation, leader, table) else { continue };
             let entries = conjs.iter().map(|(_, cost)| cost).sum();
             let need = Need { table, rules: conjs.len() as u32, entries };

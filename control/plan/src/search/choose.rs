@@ -86,17 +86,17 @@ impl Search {
         stale.into_iter().for_each(|e| drop(self.drop_stale(e)));
     }
 
+    /// What decides which rules tables can have.
+    pub(super) fn situation(&self) -> Situation<'_> {
+        Situation { nic: &self.nic, map: &self.map, state: &self.state, stale: &self.stale }
+    }
+
     /// The proposals of the tables, and the refusals of the others.
     pub(super) fn proposals(&mut self, index: u32) -> (Vec<Proposal>, Vec<(usize, Refusal)>) {
         let (mut offers, mut refusals) = (Vec::new(), Vec::new());
         let fate = Fate::of(&self.subject(index), &*self.policy);
         for table in 0..self.nic.tables.len() {
-            let situation = Situation {
-                nic: &self.nic,
-                map: &self.map,
-                state: &self.state,
-                stale: &self.stale,
-            };
+            let situation = self.situation();
             match oracle::propose(&situation, index, table, fate) {
                 Ok(offer) => offers.push(offer),
                 Err(refusal) => refusals.push((table, refusal)),
