@@ -163,7 +163,8 @@ impl Instance {
         search.run(self.demands.iter().enumerate().map(|(i, d)| d.flow(i)).collect());
         let ours = search.cost().value;
         let best = self.optimum();
-        let above = |bound: f64| (ours - bound) / bound.max(self.floor());
+        // Costs below the floor count as that: the quotient of two plans that are both as good as level says nothing.
+        let above = |bound: f64| ours.max(self.floor()) / bound.max(self.floor()) - 1.0;
         Gap { above: above(best.lower), below: -above(best.upper), known: best.lower == best.upper }
     }
 

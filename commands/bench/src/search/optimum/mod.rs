@@ -5,17 +5,18 @@
 //! knowing where it goes. A local search with restarts finds a good assignment. Partial assignments, the heaviest
 //! items first, are then continued in the order of their bounds, until the best of them is as good as it.
 
+mod bound;
+mod guess;
+
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::quality::Dice;
+use guess::Guess;
 
 /// Partial assignments that are continued, at most.
-const MOST_NODES: u32 = 100_000;
+const MOST_NODES: u32 = 20_000;
 /// Costs are searched to this share of the cost.
 const PRECISION: f64 = 0.001;
-/// Local optima that the local search leaves by random steps.
-const RESTARTS: u32 = 40;
 
 /// Flows that go to a queue together, or are hashed.
 #[derive(Clone, Debug, Default)]
@@ -137,59 +138,16 @@ impl Assignment {
         ((squares + doubt * self.unit) / n - (self.total / n).powi(2)).max(0.0)
     }
 
-    /// No completion costs less: as many of the most doubtful items as have room are steered (rules are a
-    /// matroid, so the greedy choice is the best one), and as many of the heaviest are a fluid that fills the
-    /// lowest queues. Hashed items raise all queues alike, but for the unevenness of the hash.
-    fn bound(&self, partial: &Partial) -> f64 {
-        let (mut used, mut doubt) = (partial.used.clone(), partial.doubt);
-        for item in self.by_doubt.iter().filter(|i| **i >= partial.at).map(|i| &self.items[*i]) {
-            if self.fits(&used, item.pools) {
-                Self::take(&mut used, item.pools);
-            } else {
-                doubt += item.doubt;
-            }
-        }
-        let (mut used, mut fluid, mut hashed) = (partial.used.clone(), 0.0, 0.0);
-        for item in &self.items[partial.at..] {
-            if self.fits(&used, item.pools) {
-                Self::take(&mut used, item.pools);
-                fluid += item.weight;
-            } else {
-                hashed += item.weight;
-            }
-        }
-        let least = self.spread.iter().copied().fold(1.0, f64::min);
-        let rest = fluid + hashed;
-        fluid += rest * (1.0 - least * self.spread.len() as f64);
-        self.cost_of(self.squares_of(&partial.loads, rest, fluid.min(rest)), doubt)
-    }
-
-    /// The least sum of squares if of `rest` more weight `fluid` goes to the lowest queues, and the others
-    /// evenly to all.
-    fn squares_of(&self, loads: &[f64], rest: f64, mut fluid: f64) -> f64 {
-        let even = (rest - fluid) / loads.len() as f64;
-        let mut levels: Vec<f64> = loads.iter().map(|l| l + even).collect();
-        levels.sort_unstable_by(f64::total_cmp);
-        let mut low = 1;
-        while low < levels.len() && fluid > (levels[low] - levels[low - 1]) * low as f64 {
-            fluid -= (levels[low] - levels[low - 1]) * low as f64;
-            low += 1;
-        }
-        let level = levels[low - 1] + fluid / low as f64;
-        levels.iter().map(|l| l.max(level).powi(2)).sum()
-    }
-
     /// The same with one more item assigned: to each queue, or hashed. Once no further item has room, all
     /// others are hashed.
     fn continued(&self, from: &Partial) -> Vec<Partial> {
         let mut all = vec![self.hashed(from)];
-        let even = self.spread.iter().all(|s| *s == self.spread[0]);
         let item = &self.items[from.at];
         if self.fits(&from.used, item.pools) {
             for queue in 0..from.loads.len() {
                 // Queues that have equal loads, and equal shares of the hash, are interchangeable.
-                let same = |q: &f64| even && *q == from.loads[queue];
-                if !from.loads[..queue].iter().any(same) {
+                let kind = |q: usize| (self.spread[q], from.loads[q]);
+                if !(0..queue).any(|q| kind(q) == kind(queue)) {
                     let mut next = Partial { at: from.at + 1, ..from.clone() };
                     Self::take(&mut next.used, item.pools);
                     next.loads[queue] += item.weight;
@@ -219,129 +177,6 @@ impl Assignment {
     }
 }
 
-/// A complete assignment, improved step by step.
-#[derive(Clone)]
-struct Guess<'a> {
-    of: &'a Assignment,
-    queues: Vec<Option<usize>>,
-    loads: Vec<f64>,
-    doubt: f64,
-    used: Used,
-}
-
-impl<'a> Guess<'a> {
-    /// The cost of the best assignment that was found.
-    fn search(of: &'a Assignment) -> f64 {
-        let mut dice = Dice(0x2545_f491_4f6c_dd1d);
-        let mut best = Guess::greedy(of);
-        best.descend();
-        for _ in 0..RESTARTS {
-            let mut other = best.clone();
-            for _ in 0..3 {
-                let item = dice.roll(of.items.len() as u64) as usize;
-                let queue = dice.roll(of.spread.len() as u64 + 1) as usize;
-                other.put(item, queue.checked_sub(1));
-            }
-            other.descend();
-            if other.cost() < best.cost() {
-                best = other;
-            }
-        }
-        best.cost()
-    }
-
-    /// The most doubtful items are steered, the heaviest first to the lowest queue.
-    fn greedy(of: &'a Assignment) -> Guess<'a> {
-        let loads = of.spread.iter().map(|share| share * of.total).collect();
-        let doubt = of.items.iter().map(|i| i.doubt).sum();
-        let queues = vec![None; of.items.len()];
-        let mut guess = Guess { of, queues, loads, doubt, used: vec![0; of.room.len()] };
-        let mut used = guess.used.clone();
-        let mut chosen: Vec<usize> = Vec::new();
-        for item in &of.by_doubt {
-            if of.fits(&used, of.items[*item].pools) {
-                Assignment::take(&mut used, of.items[*item].pools);
-                chosen.push(*item);
-            }
-        }
-        chosen.sort_unstable();
-        for item in chosen {
-            let queues = 0..guess.loads.len();
-            let lowest = queues.min_by(|a, b| guess.loads[*a].total_cmp(&guess.loads[*b]));
-            guess.put(item, lowest);
-        }
-        guess
-    }
-
-    fn cost(&self) -> f64 {
-        self.of.cost_of(self.loads.iter().map(|l| l * l).sum(), self.doubt)
-    }
-
-    /// Puts an item to a queue, or hashes it. Returns whether there is room.
-    fn put(&mut self, item: usize, to: Option<usize>) -> bool {
-        let (from, Item { weight, doubt, pools }) = (self.queues[item], &self.of.items[item]);
-        match (from, to) {
-            (None, Some(_)) if !self.of.fits(&self.used, *pools) => return false,
-            (None, Some(_)) => Assignment::take(&mut self.used, *pools),
-            (Some(_), None) => Assignment::release(&mut self.used, *pools),
-            _ => {}
-        }
-        for (place, sign) in [(from, -1.0), (to, 1.0)] {
-            match place {
-                Some(queue) => self.loads[queue] += sign * weight,
-                None => {
-                    let loads = self.loads.iter_mut().zip(&self.of.spread);
-                    loads.for_each(|(load, share)| *load += sign * weight * share);
-                    self.doubt += sign * doubt;
-                }
-            }
-        }
-        self.queues[item] = to;
-        true
-    }
-
-    /// Takes steps that lower the cost as long as there are any: one item elsewhere, or two that exchange
-    /// their places.
-    fn descend(&mut self) {
-        let (items, queues) = (self.queues.len(), self.loads.len());
-        loop {
-            let before = self.cost();
-            for one in 0..items {
-                let all = (0..queues).map(Some).chain([None]);
-                all.for_each(|place| self.attempt(&[(one, place)]));
-                for other in 0..one {
-                    let (a, b) = (self.queues[one], self.queues[other]);
-                    match (a, b) {
-                        (None, Some(_)) => self.attempt(&[(other, a), (one, b)]),
-                        (Some(_), _) if a != b => self.attempt(&[(one, b), (other, a)]),
-                        _ => {}
-                    }
-                }
-            }
-            // Rounding must not keep it going.
-            if self.cost() >= before * (1.0 - 1e-9) {
-                return;
-            }
-        }
-    }
-
-    /// Takes steps, unless one of them has no room or they do not lower the cost.
-    fn attempt(&mut self, steps: &[(usize, Option<usize>)]) {
-        let before = self.cost();
-        let mut undo: Vec<(usize, Option<usize>)> = Vec::with_capacity(steps.len());
-        let mut done = true;
-        for (item, to) in steps {
-            undo.push((*item, self.queues[*item]));
-            done = done && self.put(*item, *to);
-        }
-        if !done || self.cost() >= before {
-            for (item, from) in undo.into_iter().rev() {
-                self.put(item, from);
-            }
-        }
-    }
-}
-
 /// The least bound is the greatest, as the heap wants it; of equals the longest assignment.
 impl Ord for Partial {
     fn cmp(&self, other: &Partial) -> Ordering {
@@ -366,19 +201,14 @@ impl Eq for Partial {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::search::quality::Dice;
 
     /// All assignments, one after the other.
     fn by_trying(of: &Assignment) -> f64 {
         let places = of.spread.len() as u64 + 1;
         let mut least = f64::MAX;
         for code in 0..places.pow(of.items.len() as u32) {
-            let mut guess = Guess {
-                of,
-                queues: vec![None; of.items.len()],
-                loads: of.spread.iter().map(|share| share * of.total).collect(),
-                doubt: of.items.iter().map(|i| i.doubt).sum(),
-                used: vec![0; of.room.len()],
-            };
+            let mut guess = Guess::hashed(of);
             let mut rest = code;
             let fits = (0..of.items.len()).all(|item| {
                 let place = (rest % places) as usize;
@@ -395,7 +225,7 @@ mod tests {
     #[test]
     fn the_optimum_is_that_of_trying_everything() {
         let mut dice = Dice(7);
-        for round in 0..200 {
+        for round in 0..400 {
             let queues = 2 + dice.roll(2) as usize;
             let items = (0..3 + dice.roll(4)).map(|_| {
                 let weight = (1 + dice.roll(100)) as f64;
