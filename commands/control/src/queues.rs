@@ -35,7 +35,8 @@ struct SetQueueArgs {
     /// The device
     #[arg(value_name = "DEVICE")]
     queues_of: String,
-    /// `threads`: how many workers receive together from each queue, 1 to the number of workers
+    /// `threads`: how many workers receive together from each queue, 1 to the number of workers; `ordered`: on or off,
+    /// whether they send in the order of reception
     #[arg(required = true, value_name = "SETTING=VALUE")]
     assignments: Vec<Assignment>,
     #[command(flatten)]
@@ -83,6 +84,7 @@ fn write(out: &mut dyn Write, now: &Queues, earlier: Option<&Queues>) -> io::Res
     ];
     let has_rates = has_rates(now);
     columns.extend(has_rates.then_some(("registered/s", right)));
+    columns.extend(keeps_order(now).then_some(("order lost", right)));
     if earlier.is_some() {
         columns.extend([("rx/s", right), ("tx/s", right), ("sleeps/s", right)]);
     }
@@ -103,6 +105,11 @@ fn write(out: &mut dyn Write, now: &Queues, earlier: Option<&Queues>) -> io::Res
 /// Whether flows were registered with rates.
 fn has_rates(now: &Queues) -> bool {
     now.queues.iter().any(|queue| queue.registered_rate.is_some())
+}
+
+/// Whether workers that share queues keep order.
+fn keeps_order(now: &Queues) -> bool {
+    now.queues.iter().any(|queue| queue.order_given_up.is_some())
 }
 
 fn same<'a>(of: &'a Queues, queue: &QueueStatus) -> Option<&'a QueueStatus> {
@@ -130,6 +137,7 @@ fn row(now: &Queues, earlier: Option<&Queues>, queue: &QueueStatus) -> Vec<Strin
         grouped(queue.filters_total),
     ];
     cells.extend(has_rates(now).then(|| counted(queue.registered_rate)));
+    cells.extend(keeps_order(now).then(|| counted(queue.order_given_up)));
     if let Some(earlier) = earlier {
         let time = now.uptime_ns.saturating_sub(earlier.uptime_ns);
         let rate = |of: fn(&QueueStatus) -> u64| {
@@ -245,6 +253,18 @@ udp4      70  nobody any more
             assert!(parsed(words).is_err(), "{words:?}");
         }
         assert!(parsed(&["--filters", "2"]).unwrap().args.change.is_none());
+    }
+
+    #[test]
+    fn lost_order_is_a_column_where_order_is_kept() {
+        let mut queues = queues(1_000_000_000, 1000);
+        assert!(!text(&queues, None).contains("order"));
+        queues.queues[0].order_given_up = Some(1_234);
+        let text = text(&queues, None);
+        let cells: Vec<_> =
+            text.lines().skip(2).take(3).map(|line| line.split_whitespace()).collect();
+        assert!(cells[0].clone().any(|cell| cell == "order"), "{text}");
+        assert!(cells[1].clone().any(|cell| cell == "1,234"), "{text}");
     }
 
     #[test]

@@ -187,6 +187,18 @@ impl LinkQueue for Listener {
         self.queue.unsent()
     }
 
+    fn keeps_order(&self) -> bool {
+        self.queue.keeps_order()
+    }
+
+    fn may_send(&mut self) -> bool {
+        self.queue.may_send()
+    }
+
+    fn sent(&mut self) {
+        self.queue.sent();
+    }
+
     #[inline]
     fn advance(&mut self, now: Nanos) {
         if now >= self.next {

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weever_link::conformance::{ETHERTYPE, Peer};
 use weever_link::{Link, LinkQueue};
 use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, OpenError, ReceiveThreads};
-use weever_packet::{Pool, PoolCache};
+use weever_packet::{Buffer, Pool, PoolCache};
 use weever_testbed::{Fixture, require_net_admin};
 
 /// A device queue with several sockets.
@@ -188,7 +188,90 @@ fn a_number_of_threads_that_there_are_not_is_refused() {
     assert!(matches!(error, OpenError::Threads { .. }), "{error}");
 }
 
-/// Two workers receive while the number of threads changes ten thousand times: every packet comes once.
+#[test]
+fn what_came_first_is_sent_first_where_order_is_kept() {
+    require_net_admin!();
+    let mut link = shared(2, 2);
+    assert!(!link.queues[0].keeps_order());
+    link.threads.keep_order(true);
+    link.awaits(0..20);
+    let (led, helped) = (link.polls(0), link.polls(1));
+    assert!(!led.is_empty() && led.last() < helped.first(), "{led:?}, {helped:?}");
+    assert!(link.queues[1].keeps_order());
+    assert!(!link.queues[1].may_send(), "the leader has not sent yet");
+    assert!(link.queues[0].may_send());
+    link.queues[0].sent();
+    assert!(link.queues[1].may_send());
+    link.queues[1].sent();
+    assert_eq!(link.threads.given_up(), 0);
+    link.ends_with_every_frame_at_home();
+}
+
+#[test]
+fn a_worker_that_does_not_send_is_waited_for_as_long_as_its_queue_says() {
+    require_net_admin!();
+    let mut link = shared(2, 2);
+    link.threads.keep_order(true);
+    link.awaits(0..20);
+    let polled = link.polls(0).len() + link.polls(1).len();
+    link.queues[1].advance(1_000);
+    assert!(!link.queues[1].may_send());
+    let by = link.queues[1].next_deadline().expect("it does not wait for ever");
+    link.queues[1].advance(by - 1);
+    assert!(!link.queues[1].may_send());
+    link.queues[1].advance(by);
+    assert!(link.queues[1].may_send());
+    link.queues[1].sent();
+    assert_eq!(link.threads.given_up(), 1);
+    assert!(link.queues[0].may_send(), "late, and nobody is to wait for it");
+    link.queues[0].sent();
+    assert!(polled < 20, "some are left");
+    assert!(!link.polls(1).is_empty() && link.queues[1].may_send(), "nor for what it had");
+    assert_eq!(link.threads.given_up(), 1);
+    link.ends_with_every_frame_at_home();
+}
+
+#[test]
+fn nobody_waits_for_a_worker_that_is_gone_nor_for_what_came_before_order_was_kept() {
+    require_net_admin!();
+    let mut link = shared(3, 3);
+    link.awaits(0..30);
+    let before = link.polls(0).len();
+    link.threads.keep_order(true);
+    assert!(!link.polls(1).is_empty() && link.queues[1].may_send());
+    let polled = link.polls(2);
+    assert!(before < 30 && !polled.is_empty() && !link.queues[2].may_send());
+    drop(link.queues.remove(1));
+    assert!(link.queues[1].may_send(), "its packets went with it");
+    assert_eq!(link.threads.given_up(), 0);
+    link.threads.keep_order(false);
+    link.queues[1].sent();
+    assert!(!link.queues[1].keeps_order());
+    link.ends_with_every_frame_at_home();
+}
+
+/// Receives; where order is kept, sends in turn, as a worker does. Order is not looked at: it is switched on and off.
+fn receive_in_turn(
+    queue: &mut dyn LinkQueue,
+    cache: &mut PoolCache,
+    started: Instant,
+) -> Vec<Buffer> {
+    let received = receive(queue, cache);
+    if !received.is_empty() && queue.keeps_order() {
+        loop {
+            queue.advance(started.elapsed().as_nanos() as u64);
+            if queue.may_send() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        queue.sent();
+    }
+    received
+}
+
+/// Two workers receive while the number of threads changes ten thousand times, and whether they keep order more seldom:
+/// every packet comes once.
 #[test]
 fn no_packet_is_lost_or_doubled_while_sharing_is_switched_on_and_off() {
     const SWITCHES: u32 = 10_000;
@@ -204,8 +287,9 @@ fn no_packet_is_lost_or_doubled_while_sharing_is_switched_on_and_off() {
             let (by, pool) = (by.clone(), link.pool.clone());
             std::thread::spawn(move || {
                 let mut cache = pool.cache();
+                let started = Instant::now();
                 while !over.load(Ordering::Relaxed) {
-                    for packet in receive(&mut *queue, &mut cache) {
+                    for packet in receive_in_turn(&mut *queue, &mut cache, started) {
                         seen.lock().unwrap()[number_of(packet.data())] += 1;
                         cache.free(packet);
                         by.fetch_add(1, Ordering::Relaxed);
@@ -220,6 +304,9 @@ fn no_packet_is_lost_or_doubled_while_sharing_is_switched_on_and_off() {
     let end = Instant::now() + 6 * PATIENCE;
     for number in 0..SWITCHES {
         link.threads.set(1 + (number % 2) as u16).unwrap();
+        if number.is_multiple_of(5) {
+            link.threads.keep_order(number.is_multiple_of(2));
+        }
         link.send(number);
         // No more than the small rings hold.
         while number as usize > received.load(Ordering::Relaxed) + 100 {

@@ -195,6 +195,23 @@ pub trait LinkQueue: Send {
         false
     }
 
+    /// Whether packets are received in an order in which they have to be sent, although others receive from
+    /// the same device queue too, in their own workers. After [`rx`](Self::rx) has returned some, a worker sends what they
+    /// caused when [`may_send`](Self::may_send) says so, and then calls [`sent`](Self::sent). Until then it calls `rx` of no such
+    /// queue: two workers that wait for two queues could wait for each other. To call `rx` again counts as `sent`.
+    fn keeps_order(&self) -> bool {
+        false
+    }
+
+    /// Whether packets received before those of the last [`rx`](Self::rx), by other workers, have been sent; or have been
+    /// waited for long enough, which [`next_deadline`](Self::next_deadline) foretells.
+    fn may_send(&mut self) -> bool {
+        true
+    }
+
+    /// What the last [`rx`](Self::rx) has caused was sent, as far as it is ever sent.
+    fn sent(&mut self) {}
+
     /// Sets the time, before the other calls of a turn. Links that depend on time (a delay, a rate,
     /// a replay) use it; until the first call their time is 0. Most devices ignore it.
     fn advance(&mut self, now: Nanos) {

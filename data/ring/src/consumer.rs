@@ -79,12 +79,20 @@ impl<T: Copy + Send> MultiConsumer<T> {
     /// Moves up to `out.len()` descriptors to the front of `out` and returns their number.
     #[inline]
     pub fn pop(&self, out: &mut [T]) -> usize {
+        let positions = self.pop_positions(out);
+        (positions.end - positions.start) as usize
+    }
+
+    /// The same, and returns their positions: of two descriptors, the one that the kernel gave first has the
+    /// smaller one. Positions never repeat.
+    #[inline]
+    pub fn pop_positions(&self, out: &mut [T]) -> Range<u64> {
         let max = u32::try_from(out.len()).unwrap_or(u32::MAX);
-        let Some(claim) = self.claim(max) else { return 0 };
+        let Some(claim) = self.claim(max) else { return 0..0 };
         for (place, descriptor) in out.iter_mut().zip(claim.iter()) {
             *place = descriptor;
         }
-        claim.len() as usize
+        claim.range.clone()
     }
 
     /// Hands up to `max` descriptors to `take` in ring order and returns their number. They are

@@ -65,6 +65,7 @@
 #![allow(unsafe_code, reason = "rings live in memory shared with the kernel")]
 
 mod consumer;
+mod departures;
 mod parts;
 mod producer;
 mod sequencer;
@@ -73,5 +74,6 @@ pub mod simulated;
 mod stepped;
 
 pub use consumer::{Claim, MOST_CLAIMED, MultiConsumer, WORTH_WAKING, part};
+pub use departures::{Departures, Ticket};
 pub use parts::{AtomicU32, RingError, RingParts, Slot};
 pub use producer::{MultiProducer, Reservation};

@@ -5,7 +5,7 @@
 use loom::sync::Arc;
 use loom::thread;
 use weever_ring::simulated::SimulatedKernel;
-use weever_ring::{MultiConsumer, MultiProducer};
+use weever_ring::{Departures, MultiConsumer, MultiProducer, Ticket};
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
     check_bounded(3, model);
@@ -298,4 +298,58 @@ fn drain(ring: &MultiConsumer<u32>, max: u32) -> Vec<u32> {
     let mut seen = Vec::new();
     ring.drain(max, |item| seen.push(item));
     seen
+}
+
+/// Two threads that receive and send: what leaves second has seen what left first, and no position leaves before
+/// an earlier one.
+#[test]
+fn batches_leave_in_the_order_of_their_claims() {
+    check(|| {
+        let shared = consumers(4, u32::MAX - 1);
+        // SAFETY: the only thread.
+        unsafe { shared.kernel.give(&[1, 2]) };
+        let departures = Arc::new(Departures::new(shared.ring.position()));
+        let sink = Arc::new(loom::cell::UnsafeCell::new(Vec::new()));
+        let send = |shared: Arc<Shared<_>>, departures: Arc<Departures>, sink: Arc<_>| {
+            move || {
+                let (shared, sink): (Arc<Shared<MultiConsumer<u32>>>, Arc<Sink>) = (shared, sink);
+                let mut item = [0];
+                let mut ticket = Ticket::new(shared.ring.pop_positions(&mut item));
+                while !departures.may_leave(&mut ticket, 0, 1) {
+                    thread::yield_now();
+                }
+                // SAFETY: in order, so one at a time; loom checks that.
+                sink.with_mut(|sink| unsafe { (*sink).push(item[0]) });
+                departures.left(ticket);
+            }
+        };
+        let other = thread::spawn(send(shared.clone(), departures.clone(), sink.clone()));
+        send(shared, departures.clone(), sink.clone())();
+        other.join().unwrap();
+        // SAFETY: the only thread left.
+        sink.with(|sink| assert_eq!(unsafe { &*sink }, &[1, 2]));
+        assert_eq!(departures.given_up(), 0);
+    });
+}
+
+type Sink = loom::cell::UnsafeCell<Vec<u32>>;
+
+/// One of them loses its patience at any moment: both still leave, and what comes later waits for neither.
+#[test]
+fn whoever_loses_patience_leaves_nobody_waiting() {
+    check(|| {
+        let departures = Arc::new(Departures::new(0));
+        let other = departures.clone();
+        let thread = thread::spawn(move || {
+            let mut ticket = Ticket::new(2..4);
+            assert!(other.may_leave(&mut ticket, 0, 0), "it has no patience");
+            other.left(ticket);
+        });
+        let mut ticket = Ticket::new(0..2);
+        assert!(departures.may_leave(&mut ticket, 0, 1), "nothing is before it");
+        departures.left(ticket);
+        thread.join().unwrap();
+        assert!(departures.may_leave(&mut Ticket::new(4..5), 0, 1));
+        assert!(departures.given_up() <= 1);
+    });
 }

@@ -48,12 +48,17 @@ fn workers_join_and_leave_a_queue_and_every_request_is_answered() {
     assert_eq!(echo(&client, 50), 50);
     assert_eq!(received(&bench)[1], 0, "the queue has one worker");
     for round in 0..50 {
-        let threads = 1 + round % 2;
+        let (threads, ordered) = (1 + round % 2, ["off", "on"][usize::from(round % 3 == 0)]);
         set(&bench, &format!("queue.left0.threads={threads}")).unwrap();
-        let path = "queue.left0.threads";
+        set(&bench, &format!("queue.left0.ordered={ordered}")).unwrap();
         let settings = bench.ask(|client| client.call(&SettingsRequest {}).unwrap().settings);
-        let now = settings.iter().find(|setting| setting.path == path).unwrap();
-        assert_eq!(now.value, threads.to_string());
+        for (key, wanted) in [("threads", threads.to_string().as_str()), ("ordered", ordered)] {
+            let path = format!("queue.left0.{key}");
+            let now = settings.iter().find(|setting| setting.path == path).unwrap();
+            assert_eq!(now.value, wanted);
+        }
+        let counted = bench.settled().queues.iter().all(|queue| queue.order_given_up.is_some());
+        assert_eq!(counted, ordered == "on", "round {round}");
         assert_eq!(echo(&client, 20), 20, "round {round}");
     }
     set(&bench, "queue.left0.threads=2").unwrap();
@@ -76,6 +81,8 @@ fn a_number_of_threads_that_cannot_be_is_refused_with_the_remedy() {
         ("queue.left0.threads=3", "use 1 to 2"),
         ("queue.left0.threads=0", "use 1 to 2"),
         ("queue.left0.threads=many", "a number of workers"),
+        ("queue.left0.ordered=maybe", "on or off"),
+        ("queue.left9.ordered=on", "there are left0"),
         ("queue.left9.threads=1", "there are left0"),
     ] {
         let error = set(&bench, wrong).unwrap_err();
@@ -83,8 +90,10 @@ fn a_number_of_threads_that_cannot_be_is_refused_with_the_remedy() {
     }
     drop(bench);
     let bench = start(None);
-    let error = set(&bench, "queue.left0.threads=2").unwrap_err();
-    assert!(error.contains("`threads = 1`"), "{error}");
+    for setting in ["threads=2", "ordered=on"] {
+        let error = set(&bench, &format!("queue.left0.{setting}")).unwrap_err();
+        assert!(error.contains("`threads = 1`"), "{error}");
+    }
 }
 
 #[test]
@@ -97,6 +106,11 @@ fn a_configuration_with_more_threads_than_workers_is_refused() {
     assert_eq!(table("cores = [0, 1]"), Ok(()));
     let error = table("cores = [0]").unwrap_err();
     assert!(error.contains("there are 1 workers") && error.contains("cores"), "{error}");
+    assert_eq!(table("cores = [0, 1]\nordered = true"), Ok(()));
+    let text = "dev = \"eth0\"\naddr = \"192.0.2.1/24\"\nordered = true\n";
+    let settings = Settings::parse(Path::new("weever.toml"), text).unwrap();
+    let error = Config::try_from(settings).map(drop).unwrap_err().to_string();
+    assert!(error.contains("ordered") && error.contains("`threads`"), "{error}");
     let error = table("cores = [0, 1]\nlink = \"tap\"").unwrap_err();
     assert!(error.contains("network devices"), "{error}");
 }

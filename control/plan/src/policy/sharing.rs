@@ -27,6 +27,8 @@ pub struct Sharing {
     pub mode: SharingMode,
     /// How many then do; `None`: all that unregistered traffic may reach.
     pub threads: Option<u16>,
+    /// Whether they send packets in the order in which these came.
+    pub ordered: bool,
 }
 
 /// Rejects flows of these classes at the queue that workers share, where they might overtake each other.

@@ -176,7 +176,7 @@ fn a_class_of_an_application_has_its_flows_and_no_others() {
 fn a_class_of_an_application_needs_no_standing_flow() {
     let ordered = Class { app: Some(AppId(3)), ordered: true, ..class("kv", Conj::all()) };
     let dropped = Class { drop: true, ..class("bad", Conj::all().with(Field::L4Src, 19)) };
-    let sharing = Some(Sharing { mode: SharingMode::Shared, threads: None });
+    let sharing = Some(Sharing { mode: SharingMode::Shared, threads: None, ordered: false });
     let document = Document { classes: vec![ordered, dropped], sharing, ..Document::default() };
     let standing = document.standing_flows(&document.classifier());
     assert_eq!(standing.iter().map(|flow| flow.name.as_str()).collect::<Vec<_>>(), ["all of bad"]);

@@ -345,7 +345,8 @@ fn paths(reader: &mut Reader<'_>, (table, span): Table<'_>) -> PathCosts {
 
 fn sharing(reader: &mut Reader<'_>, (table, span): Table<'_>) -> Sharing {
     const MODES: [&str; 3] = ["shared", "scale-out", "auto"];
-    let mut section = Section::new(reader, table, span, "[sharing]", &["mode", "threads"]);
+    let mut section =
+        Section::new(reader, table, span, "[sharing]", &["mode", "threads", "ordered"]);
     let value = section.required("mode", "`mode = \"shared\"`, `\"scale-out\"` or `\"auto\"`");
     let mode = match value.and_then(|value| Some((section.text("mode", value)?, value))) {
         Some(("shared", _)) => SharingMode::Shared,
@@ -358,7 +359,8 @@ fn sharing(reader: &mut Reader<'_>, (table, span): Table<'_>) -> Sharing {
     };
     let threads = section.get("threads");
     let threads = threads.and_then(|value| section.number("threads", value, 1..=MAX_THREADS));
-    Sharing { mode, threads: threads.map(|threads| threads as u16) }
+    let ordered = section.flag_or("ordered", false);
+    Sharing { mode, threads: threads.map(|threads| threads as u16), ordered }
 }
 
 fn searches(reader: &mut Reader<'_>, (table, span): Table<'_>) -> Searches {

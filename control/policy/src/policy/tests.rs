@@ -206,6 +206,15 @@ fn sharing_has_a_mode_and_order_needs_it() {
         let page = of(&format!("[sharing]\nmode = \"{word}\"\n"));
         assert_eq!(page.document.sharing.unwrap().mode, mode);
     }
+    let ordered = |more: &str| {
+        let page = of(&format!("[sharing]\nmode = \"auto\"\n{more}"));
+        page.document.sharing.unwrap().ordered
+    };
+    assert_eq!(
+        [ordered(""), ordered("ordered = false\n"), ordered("ordered = true\n")],
+        [false, false, true]
+    );
+    has(&refused("[sharing]\nmode = \"auto\"\nordered = 1\n"), 3, "ordered");
     has(&refused("[sharing]\nmode = \"autoo\"\n"), 2, "`auto`");
     has(&refused("[sharing]\nthreads = 2\n"), 1, "no `mode`");
     has(&refused("[sharing]\nmode = \"auto\"\nthreads = 0\n"), 3, "cannot be 0");

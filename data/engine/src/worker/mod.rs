@@ -1,5 +1,6 @@
 //! A worker: receive, run the graph, send (design/0000 §2).
 
+mod order;
 mod queues;
 mod run;
 mod stats;
@@ -17,6 +18,7 @@ use crate::interpreter::Reception;
 use crate::mailbox::{Doorbell, Mailbox, Waker};
 use crate::quiet::{Quiet, Report};
 use crate::schedule::Update;
+use order::Order;
 pub use queues::{Attached, Lost, Turn};
 use queues::{Egress, attempt};
 pub use stats::WorkerStats;
@@ -45,6 +47,7 @@ pub struct Worker {
     /// `None`: the queue failed.
     queues: Vec<Option<Attached>>,
     egress: Egress,
+    order: Order,
     burst: Box<Burst>,
     /// The queue that receives first in the next turn; it rotates, so that none takes all the room.
     first: usize,
@@ -73,6 +76,7 @@ impl Worker {
         }
         Ok(Worker {
             egress: Egress::new(engine.limits(), &links),
+            order: Order::default(),
             reception: Reception::new(queues.len()),
             stats: Arc::new(WorkerStats::new(links)),
             engine,
@@ -126,9 +130,9 @@ impl Worker {
     /// Runs queued tasks before a change, so that packets received after it do not overtake them on
     /// a shorter path; stops when there is no room for the packets they send.
     fn finish_queued(&mut self, now: Nanos, turn: &mut Turn) {
-        let Worker { engine, queues, egress, .. } = self;
+        let Worker { engine, queues, egress, order, .. } = self;
         for _ in 0..MAX_DRAIN_BATCHES {
-            if engine.outbox_room() < BURST {
+            if engine.outbox_room() < BURST && order.may_send(queues, now) {
                 egress.send(engine, queues, turn, now);
             }
             if engine.idle() || engine.outbox_room() < BURST {
@@ -182,11 +186,17 @@ impl Worker {
         }
         turn.ran += self.engine.run(now, TASK_BUDGET);
         self.engine.move_flows(&self.reception, now);
-        let Worker { engine, queues, egress, stats, .. } = self;
-        egress.send(engine, queues, &mut turn, now);
+        let Worker { engine, queues, egress, stats, order, .. } = self;
+        if order.may_send(queues, now) {
+            egress.send(engine, queues, &mut turn, now);
+        }
         for index in 0..queues.len() {
             attempt(queues, index, &mut turn, |attached| attached.queue.flush(engine.pool()));
         }
+        order.tried(queues, now, |queues| {
+            let mut open = queues.iter().flatten();
+            !engine.idle() || egress.has_backlog(engine) || open.any(|open| open.queue.unsent())
+        });
         stats.count_turn(&turn, egress.take_undeliverable());
         self.tell_peers();
         if pauses {
@@ -256,10 +266,10 @@ impl Worker {
     /// Receives a burst and runs it; returns how many packets it had, and how many there was room for.
     fn receive_burst(&mut self, index: usize, now: Nanos, turn: &mut Turn) -> (usize, usize) {
         let max = self.egress.room_for(index, &self.engine).min(BURST);
-        if max == 0 {
+        if max == 0 || !self.order.may_receive(self.queues[index].as_ref()) {
             return (0, 0);
         }
-        let Worker { engine, queues, egress, burst, .. } = self;
+        let Worker { engine, queues, egress, order, burst, .. } = self;
         let received =
             attempt(queues, index, turn, |attached| attached.queue.rx(engine.pool(), burst, max));
         let Some((n, attached)) = received.zip(queues[index].as_ref()).filter(|(n, _)| *n > 0)
@@ -274,6 +284,7 @@ impl Worker {
             }
         }
         turn.received += n;
+        order.received(index, attached);
         let _of_others = engine.take_offered();
         engine.inject(attached.entry, burst, first_n(n), now);
         // Tasks that a burst has caused find its packets in the nearest cache.

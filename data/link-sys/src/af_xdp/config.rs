@@ -122,6 +122,8 @@ pub struct AfXdpConfig {
     /// How many of these sockets' workers receive together what arrives at the first one. Can be changed
     /// later ([`AfXdp::threads`](super::AfXdp::threads)).
     pub threads_per_queue: u16,
+    /// Whether these workers send in the order in which packets came. Can be changed later too.
+    pub ordered: bool,
     /// Which of a device queue's sockets comes first among the link's: the first one, or, rotated, number
     /// *i* modulo their number for device queue *i*, so that the first ones are those of different workers.
     pub rotated: bool,
@@ -158,6 +160,7 @@ impl AfXdpConfig {
             queues: Queues::All,
             sockets_per_queue: 1,
             threads_per_queue: 1,
+            ordered: false,
             rotated: false,
             classifies: false,
             rings: RingSizes::default(),

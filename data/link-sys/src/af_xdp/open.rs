@@ -126,7 +126,7 @@ impl<'a> Opening<'a> {
         };
         check_senders(device, queues)?;
         let sockets = config.sockets_per_queue.max(1);
-        let threads = ReceiveThreads::new(config.threads_per_queue.max(1), sockets);
+        let threads = ReceiveThreads::new(config.threads_per_queue.max(1), sockets, config.ordered);
         let threads = threads.map_err(|error| OpenError::threads(&device.name, error))?;
         let (rings, lend) = sizes(config, queues, sockets)?;
         let steering = Steering::load(config, queues, sockets)

@@ -168,6 +168,26 @@ impl XskQueue {
         }
     }
 
+    /// From the socket's own ring; or, if it is not that or that is empty, the part of the shared one.
+    #[inline]
+    fn receive(&mut self, stock: &mut Stock, burst: &mut Burst, max: usize) -> usize {
+        let XskQueue { receiver, socket, stats, member, .. } = self;
+        let Some(member) = member else {
+            return receiver.receive(&socket.rx.ring, stock, burst, max, stats).0;
+        };
+        member.sent();
+        if !member.leads() {
+            let (n, _) = receiver.receive(&socket.rx.ring, stock, burst, max, stats);
+            if n > 0 {
+                return n;
+            }
+        }
+        let Some((ring, max)) = member.part(max) else { return 0 };
+        let (n, positions) = receiver.receive(ring, stock, burst, max, stats);
+        member.received(positions, n);
+        n
+    }
+
     fn sort(&self, errno: Errno, what: &'static str) -> Result<(), LinkError> {
         verdict(&self.link, errno, what)
     }
@@ -199,18 +219,8 @@ impl LinkQueue for XskQueue {
         burst: &mut Burst,
         max: usize,
     ) -> Result<usize, LinkError> {
+        let n = self.receive(pool.stock_of(&self.pool), burst, max);
         let stock = pool.stock_of(&self.pool);
-        let n = match self.member.as_ref() {
-            None => self.receiver.receive(&self.socket.rx.ring, stock, burst, max, &mut self.stats),
-            Some(member) => {
-                let own = (&self.socket.rx.ring, max);
-                let rings = [(!member.leads()).then_some(own), member.part(max)];
-                let mut rings = rings.into_iter().flatten();
-                let mut receive =
-                    |(ring, max)| self.receiver.receive(ring, stock, burst, max, &mut self.stats);
-                rings.find_map(|ring| Some(receive(ring)).filter(|n| *n > 0)).unwrap_or(0)
-            }
-        };
         self.receiver.refill(&self.socket, stock, n > 0);
         if n > 0 {
             return Ok(n);
@@ -262,6 +272,19 @@ impl LinkQueue for XskQueue {
         self.transmitter.limit(most.send.min(self.need.most.send));
     }
 
+    fn keeps_order(&self) -> bool {
+        self.member.as_ref().is_some_and(Member::keeps_order)
+    }
+
+    fn may_send(&mut self) -> bool {
+        let now = self.now;
+        self.member.as_mut().is_none_or(|member| member.may_send(now))
+    }
+
+    fn sent(&mut self) {
+        self.member.iter_mut().for_each(Member::sent);
+    }
+
     fn advance(&mut self, now: Nanos) {
         self.now = now;
     }
@@ -270,7 +293,8 @@ impl LinkQueue for XskQueue {
     /// the pool has some again.
     fn next_deadline(&self) -> Option<Nanos> {
         let relend = self.receiver.is_starved().then(|| self.now.saturating_add(RELEND_EVERY));
-        [relend, self.down_until].into_iter().flatten().min()
+        let leaves_by = self.member.as_ref().and_then(Member::sends_by);
+        [relend, self.down_until, leaves_by].into_iter().flatten().min()
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

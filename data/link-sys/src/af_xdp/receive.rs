@@ -1,5 +1,7 @@
 //! Receiving, and lending the device frames to receive into.
 
+use std::ops::Range;
+
 use libc::xdp_desc;
 use rustix::net::{RecvFlags, recv};
 use weever_link::QueueStats;
@@ -49,7 +51,8 @@ impl Receiver {
         (self.owed, self.batch) = (self.lent - has, batch(lend));
     }
 
-    /// Moves up to `max` received packets into the burst. `stock` is of the socket's pool.
+    /// Moves up to `max` received packets into the burst. `stock` is of the socket's pool. Returns how many, and their
+    /// positions in the ring.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -58,11 +61,11 @@ impl Receiver {
         burst: &mut Burst,
         max: usize,
         stats: &mut QueueStats,
-    ) -> usize {
+    ) -> (usize, Range<u64>) {
         // Copied out and released before a frame is touched: while a claim is held, the kernel gets back no
         // slot behind it, although other workers may have emptied it.
-        let taken = rx.pop(&mut self.taken[..max.min(BURST)]);
-        let taken = &self.taken[..taken];
+        let positions = rx.pop_positions(&mut self.taken[..max.min(BURST)]);
+        let taken = &self.taken[..(positions.end - positions.start) as usize];
         // The bookkeeping of a large pool is not in the nearest caches: fetch all of it at once.
         taken.iter().for_each(|descriptor| stock.expect(self.frames.index(descriptor.addr)));
         let mut n = 0;
@@ -86,7 +89,7 @@ impl Receiver {
         }
         self.owed += n as i32;
         stats.rx_packets += n as u64;
-        n
+        (n, positions)
     }
 
     /// Lends the device the frames it lacks, in whole batches, as far as the pool goes; `received`:

@@ -12,7 +12,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::net::sockopt;
 use rustix::net::xdp::{XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpRingOffset};
 use weever_packet::{Buffer, Flags, Pool};
-use weever_ring::{MultiConsumer, MultiProducer, RingParts};
+use weever_ring::{Departures, MultiConsumer, MultiProducer, RingParts};
 
 use super::RingSizes;
 use crate::offload::Layers;
@@ -77,6 +77,8 @@ impl Drop for Mapping {
 /// too. The kernel keeps it as long as it is mapped.
 pub(super) struct RxRing {
     pub(super) ring: MultiConsumer<xdp_desc>,
+    /// The order in which its packets are sent on, where that is kept.
+    pub(super) departures: Departures,
     /// Behind the ring, which lies in it.
     _mapping: Mapping,
 }
@@ -96,7 +98,8 @@ impl RxRing {
     pub(super) unsafe fn new(mapping: Mapping, parts: RingParts<xdp_desc>) -> io::Result<RxRing> {
         // SAFETY: mapped until after the ring is dropped; the rest by the caller's word.
         let ring = unsafe { MultiConsumer::new(parts) }.map_err(io::Error::other)?;
-        Ok(RxRing { ring, _mapping: mapping })
+        let departures = Departures::new(ring.position());
+        Ok(RxRing { ring, departures, _mapping: mapping })
     }
 }
 

@@ -10,32 +10,47 @@
 //! touches a frame (`weever-ring`). If it leaves enough, it rings for one helper that sleeps, and that one for
 //! the next: so an arrival wakes one thread, and a thread idles only while fewer packets wait than a
 //! wake-up costs. Packets that a filter sends to a helper's own socket are never shared.
+//!
+//! Where order is kept, a worker's claim is also its place in the order of departure ([`Departures`]): it sends what it
+//! received when all before that has been sent, or has been waited for as long as [`PATIENCE`] says.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use libc::xdp_desc;
 use rustix::event::{EventfdFlags, epoll, eventfd};
-use weever_ring::{MultiConsumer, WORTH_WAKING, part};
+use weever_packet::Nanos;
+use weever_ring::{Departures, MultiConsumer, Ticket, WORTH_WAKING, part};
 
 use super::error::ThreadsError;
 use super::rings::RxRing;
+
+/// How long a worker waits for what was received before its own packets to be sent, where order is kept: as long as other
+/// threads may have the core of the worker that is late. A queue with one worker waits for that, too.
+/// Shorter ones were tried with the kernel's TCP (`docs/design/0083`).
+const PATIENCE: Nanos = 10_000_000;
 
 /// How many threads receive from each queue of a device, for any thread to read and set.
 #[derive(Debug)]
 pub struct ReceiveThreads {
     now: AtomicU16,
     most: u16,
+    ordered: AtomicBool,
     /// The rings of all sockets as far as the link is open, with their numbers on their device queues.
     rings: Mutex<Vec<(u16, Weak<RxRing>)>>,
 }
 
 impl ReceiveThreads {
-    pub(super) fn new(threads: u16, most: u16) -> Result<ReceiveThreads, ThreadsError> {
+    pub(super) fn new(
+        threads: u16,
+        most: u16,
+        ordered: bool,
+    ) -> Result<ReceiveThreads, ThreadsError> {
         let (now, rings) = (AtomicU16::new(1), Mutex::default());
-        let threads_of = ReceiveThreads { now, most, rings };
+        let threads_of = ReceiveThreads { now, most, ordered: ordered.into(), rings };
         threads_of.set(threads)?;
         Ok(threads_of)
     }
@@ -48,6 +63,32 @@ impl ReceiveThreads {
     /// The most there can be: the sockets of a queue.
     pub fn most(&self) -> u16 {
         self.most
+    }
+
+    /// Whether packets that several workers receive from one queue are sent in the order in which they came.
+    pub fn keeps_order(&self) -> bool {
+        self.ordered.load(Ordering::Relaxed)
+    }
+
+    /// From each worker's next poll on, order is kept, or no longer. No packet is lost. Does not block.
+    pub fn keep_order(&self, ordered: bool) {
+        self.restart_orders();
+        self.ordered.store(ordered, Ordering::Relaxed);
+    }
+
+    /// How often order was given up so far: a worker was stopped with packets in hand, or was slow, and others did not wait
+    /// for it.
+    pub fn given_up(&self) -> u64 {
+        let rings = self.lock();
+        let each = rings.iter().filter_map(|(_, ring)| Some(ring.upgrade()?.departures.given_up()));
+        each.sum()
+    }
+
+    /// Nobody waits for what was received while order was not kept.
+    fn restart_orders(&self) {
+        let rings = self.lock();
+        let open = rings.iter().filter_map(|(_, ring)| ring.upgrade());
+        open.for_each(|open| open.departures.restart(open.ring.position()));
     }
 
     pub(super) fn watch(&self, socket: u16, ring: &Arc<RxRing>) {
@@ -87,6 +128,9 @@ impl ReceiveThreads {
     /// [`ThreadsError`] for none, and for more than [`most`](Self::most).
     pub fn set(&self, threads: u16) -> Result<(), ThreadsError> {
         self.check(threads)?;
+        if self.get() == 1 {
+            self.restart_orders();
+        }
         self.now.store(threads, Ordering::Relaxed);
         Ok(())
     }
@@ -104,6 +148,8 @@ pub(super) struct SharedRing {
 pub(super) struct Member {
     shared: Arc<SharedRing>,
     number: u16,
+    /// Of the packets that it has received last and not sent, where order is kept.
+    ticket: Option<Ticket>,
 }
 
 impl SharedRing {
@@ -138,7 +184,7 @@ impl Member {
         number: u16,
         socket: BorrowedFd<'_>,
     ) -> io::Result<Member> {
-        let member = Member { shared, number };
+        let member = Member { shared, number, ticket: None };
         member.bell().map_or(Ok(()), |bell| bell.wait_for(socket))?;
         Ok(member)
     }
@@ -165,6 +211,47 @@ impl Member {
             self.shared.call(threads);
         }
         Some((ring, max.min(part as usize)))
+    }
+
+    fn departures(&self) -> &Departures {
+        &self.shared.ring.departures
+    }
+
+    /// It has received so many packets, which had these positions in the shared ring.
+    #[inline]
+    pub(super) fn received(&mut self, positions: Range<u64>, packets: usize) {
+        let threads = &self.shared.threads;
+        // One alone sends in order without that.
+        if positions.is_empty() || !threads.keeps_order() || threads.get() == 1 {
+            return;
+        }
+        self.ticket = Some(Ticket::new(positions));
+        if packets == 0 {
+            self.sent();
+        }
+    }
+
+    /// Whether packets may have to be sent in order.
+    pub(super) fn keeps_order(&self) -> bool {
+        self.ticket.is_some() || self.shared.threads.keeps_order()
+    }
+
+    pub(super) fn may_send(&mut self, now: Nanos) -> bool {
+        let departures = &self.shared.ring.departures;
+        self.ticket.as_mut().is_none_or(|ticket| departures.may_leave(ticket, now, PATIENCE))
+    }
+
+    /// What it has received last was sent.
+    #[inline]
+    pub(super) fn sent(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.departures().left(ticket);
+        }
+    }
+
+    /// When its packets are sent although others before them are not.
+    pub(super) fn sends_by(&self) -> Option<Nanos> {
+        self.ticket.as_ref().and_then(|ticket| ticket.leaves_by(PATIENCE))
     }
 
     /// Whether the ring is that of its own socket.
@@ -200,6 +287,7 @@ impl Member {
 /// A helper that has ended is not woken in place of another.
 impl Drop for Member {
     fn drop(&mut self) {
+        self.sent();
         self.end_sleep();
     }
 }

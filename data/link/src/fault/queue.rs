@@ -154,6 +154,18 @@ impl LinkQueue for FaultyQueue {
         self.tx.holds_some_back() || self.inner.unsent()
     }
 
+    fn keeps_order(&self) -> bool {
+        self.inner.keeps_order()
+    }
+
+    fn may_send(&mut self) -> bool {
+        self.inner.may_send()
+    }
+
+    fn sent(&mut self) {
+        self.inner.sent();
+    }
+
     fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         self.inner.advance(now);

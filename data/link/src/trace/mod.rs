@@ -197,6 +197,18 @@ impl LinkQueue for TracedQueue {
         !self.shown.is_empty() || self.inner.unsent()
     }
 
+    fn keeps_order(&self) -> bool {
+        self.inner.keeps_order()
+    }
+
+    fn may_send(&mut self) -> bool {
+        self.inner.may_send()
+    }
+
+    fn sent(&mut self) {
+        self.inner.sent();
+    }
+
     fn advance(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         self.inner.advance(now);

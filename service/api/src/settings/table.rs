@@ -49,6 +49,12 @@ pub const TABLE: &[Setting] = &[
              worker *i* modulo their number. With more, none idles while packets wait, and those of one flow \
              may be handled by several workers. Flows that a policy has given to a worker stay there.",
         ),
+    interface("ordered", Kind::Switch, Value("false"), "true")
+        .path("queue.NAME.ordered", "on or off")
+        .doc(
+            "Several workers on one queue (`threads`) send packets on in the order in which these came: a worker waits for \
+             those that received before it, up to 10 ms, and counts when it goes first.",
+        ),
     Setting { place: TablePlace::Interface, ..stack("name", Kind::Name, Without("the device's name, with the VLAN behind it: `eth0.5`"), "\"lan\"") }
         .doc("The interface's name."),
     stack("gateway", Kind::Address, Without("only hosts of the own networks are reached"), "[\"192.0.2.1\", \"2001:db8::1\"]")

@@ -139,6 +139,8 @@ pub struct Interface {
     /// How many workers receive together from each queue of the device, if their number may change.
     /// Interfaces of one device have the same.
     pub threads: Option<u16>,
+    /// Whether these workers send packets in the order in which they came. Interfaces of one device have the same.
+    pub ordered: bool,
 }
 
 /// Ports of the built-in services, UDP and TCP; none by default.

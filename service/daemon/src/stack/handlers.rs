@@ -5,6 +5,7 @@ use std::sync::PoisonError;
 
 use weever_app_server::PlanRequests;
 use weever_host::WorkerHandle;
+use weever_link_sys::af_xdp::ReceiveThreads;
 use weever_net::addr::Address;
 use weever_net::iface::Interface;
 use weever_net::ipv6::AddrOrigin;
@@ -112,10 +113,10 @@ impl Shared {
         Queues { uptime_ns: self.uptime_ns(), queues, problems }
     }
 
-    /// How many workers receive from each queue of a link, if that can be changed.
-    fn threads_of(&self, link: &str) -> Option<u16> {
+    /// How workers share the queues of a link, if that can be changed.
+    fn receivers_of(&self, link: &str) -> Option<&ReceiveThreads> {
         let number = self.names.all().iter().position(|name| name == link)?;
-        Some(self.receivers.get(number)?.as_ref()?.get())
+        self.receivers.get(number)?.as_deref()
     }
 
     /// A row for each link from which the worker receives.
@@ -124,6 +125,8 @@ impl Shared {
         let mut rows: Vec<QueueStatus> = Vec::new();
         for counted in self.links_of(worker) {
             let at = rows.iter().position(|row| row.link == counted.link).unwrap_or_else(|| {
+                let receivers = self.receivers_of(&counted.link);
+                let ordered = receivers.filter(|receivers| receivers.keeps_order());
                 rows.push(QueueStatus {
                     link: counted.link.clone(),
                     queue: number,
@@ -133,7 +136,8 @@ impl Shared {
                     sleeps: worker.stats.sleeps(),
                     nodes: nodes_of(number as usize),
                     nodes_of_all: nodes_of(0),
-                    threads: self.threads_of(&counted.link),
+                    threads: receivers.map(ReceiveThreads::get),
+                    order_given_up: ordered.map(ReceiveThreads::given_up),
                     ..QueueStatus::default()
                 });
                 rows.len() - 1
@@ -171,8 +175,10 @@ impl Handle<SettingsRequest> for Shared {
         }
         network.interfaces().iter().for_each(|iface| settings.extend(of_interface(iface)));
         for (device, threads) in self.names.all().iter().zip(&self.receivers) {
-            let threads = threads.as_ref().map(|threads| threads.get().to_string());
-            settings.extend(threads.map(|n| setting(format!("queue.{device}.threads"), n)));
+            let Some(threads) = threads else { continue };
+            settings.push(setting(format!("queue.{device}.threads"), threads.get().to_string()));
+            let ordered = if threads.keeps_order() { "on" } else { "off" };
+            settings.push(setting(format!("queue.{device}.ordered"), ordered));
         }
         settings.extend(of_routes(network, network.routes4()));
         settings.extend(of_routes(network, network.routes6()));

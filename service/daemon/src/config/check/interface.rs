@@ -47,6 +47,7 @@ impl Interface {
             share: table.get("share"),
             nic: table.get("nic"),
             threads: table.find("threads"),
+            ordered: table.get("ordered"),
         }
     }
 
@@ -217,8 +218,15 @@ pub(super) fn check_filters(config: &Config, problems: &mut Problems) {
 /// Several workers on one queue.
 pub(super) fn check_threads(config: &Config, problems: &mut Problems) {
     let workers = config.cores.len().max(1);
-    for Interface { threads, link, .. } in &config.interfaces {
-        let Some(threads) = *threads else { continue };
+    for Interface { threads, ordered, link, .. } in &config.interfaces {
+        let Some(threads) = *threads else {
+            if *ordered {
+                let problem = "each queue has one worker, which sends in order anyway";
+                let remedy = "leave it out, or give `threads`; a policy has it in `[sharing]`";
+                problems.add("ordered", ordered, problem, remedy);
+            }
+            continue;
+        };
         let mut refuse = |problem: &str, remedy: &str| {
             problems.add("threads", threads, problem, remedy);
         };
@@ -259,6 +267,10 @@ fn beside(interface: &Interface, earlier: &[Interface], problems: &mut Problems)
     if siblings().any(|other| other.threads != interface.threads) {
         let problem = "interfaces of one device have different numbers of threads on its queues";
         problems.add("interface.threads", dev, problem, "give them the same `threads`");
+    }
+    if siblings().any(|other| other.ordered != interface.ordered) {
+        let problem = "interfaces of one device differ in whether its workers keep order";
+        problems.add("interface.ordered", dev, problem, "give them the same `ordered`");
     }
     if siblings().any(|other| other.nic != interface.nic) {
         let problem = "interfaces of one device have it sorted in different ways";

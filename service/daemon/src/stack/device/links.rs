@@ -153,6 +153,7 @@ fn open_af_xdp(
         None => {}
     }
     settings.threads_per_queue = interface.threads.unwrap_or(1);
+    settings.ordered = interface.ordered;
     let nic = prepared.as_ref().map(|prepared| prepared.steering.clone());
     let link = AfXdp::open(&settings)?;
     let steward = policy.map(|policy| start_steward(&link, prepared, workers, policy));

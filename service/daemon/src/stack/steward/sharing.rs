@@ -62,6 +62,7 @@ impl QueueSharing {
         }
         let rule = (sharing.mode == SharingMode::Auto).then(Divergence::default);
         let threads = Arc::clone(threads);
+        threads.keep_order(sharing.ordered);
         Ok(Some(QueueSharing { threads, many, rule, is_shared: false }))
     }
 

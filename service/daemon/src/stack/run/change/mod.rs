@@ -49,7 +49,7 @@ impl Shared {
             match self.edit(assignment, &mut wanted, &mut network)? {
                 Part::Network => of_network.push(assignment),
                 Part::Graph => of_graph = true,
-                Part::Queues(threads, wanted) => of_queues.push((threads, wanted)),
+                Part::Queues(threads, wanted) => of_queues.push((threads, wanted, assignment)),
             }
         }
         let mut all = Changed { epoch: self.host.publisher.epoch(), ..Changed::default() };
@@ -83,10 +83,9 @@ impl Shared {
             undone?;
             return Err(refused);
         }
-        for (threads, wanted) in of_queues {
-            // It was tried before, and the most does not change.
-            let _ = threads.set(wanted);
-            tracing::info!(threads = wanted, "workers on each queue");
+        for (threads, wanted, assignment) in of_queues {
+            wanted.apply(&threads);
+            tracing::info!(setting = %assignment, "queues changed");
         }
         late.map_or(Ok(all), |error| Err(error.into()))
     }
@@ -168,8 +167,8 @@ impl Shared {
                 }
                 interface::set(network, &name, key, assignment, self.config.probe)
             }
-            ["queue", ref device @ .., "threads"] if !device.is_empty() => {
-                return self.set_threads(&device.join("."), assignment);
+            ["queue", ref device @ .., key @ ("threads" | "ordered")] if !device.is_empty() => {
+                return self.set_queue(&device.join("."), key, assignment);
             }
             ["forwarding"] => self.set_forwarding(network, assignment),
             ["redirects"] => {
@@ -188,14 +187,22 @@ impl Shared {
         })
     }
 
-    /// Tries how many workers are to receive from each queue of a device.
-    fn set_threads(&self, device: &str, assignment: &Assignment) -> Result<Part, ApiError> {
+    /// Tries how many workers are to receive from each queue of a device, or whether they keep order.
+    fn set_queue(
+        &self,
+        device: &str,
+        key: &str,
+        assignment: &Assignment,
+    ) -> Result<Part, ApiError> {
         let names = self.names.all();
         let Some(link) = names.iter().position(|name| name == device) else {
             let why = format!("there is no device {device}; there are {}", names.join(", "));
             return Err(refused(assignment, &why));
         };
-        let wanted = parse(assignment, only_set(assignment)?, "a number of workers")?;
+        let wanted = match key {
+            "ordered" => OfQueue::Ordered(switch(assignment)?),
+            _ => OfQueue::Threads(parse(assignment, only_set(assignment)?, "a number of workers")?),
+        };
         let Some(threads) = self.receivers.get(link).and_then(Option::as_ref) else {
             let why = "each of its queues has a socket for one worker only: start the stack with \
                        `threads = 1` for the interface, or with a policy, and several `cores`";
@@ -206,7 +213,9 @@ impl Shared {
                 "the policy decides that while traffic flows (`[sharing]` with `mode = \"auto\"`)";
             return Err(refused(assignment, why));
         }
-        threads.check(wanted).map_err(|error| refused(assignment, &error.to_string()))?;
+        if let OfQueue::Threads(wanted) = wanted {
+            threads.check(wanted).map_err(|error| refused(assignment, &error.to_string()))?;
+        }
         Ok(Part::Queues(Arc::clone(threads), wanted))
     }
 
@@ -250,8 +259,26 @@ enum Part {
     Graph,
     /// Addresses, routes and settings of the network.
     Network,
-    /// How many workers receive from each queue of a device.
-    Queues(Arc<ReceiveThreads>, u16),
+    /// The workers that receive from each queue of a device.
+    Queues(Arc<ReceiveThreads>, OfQueue),
+}
+
+/// A setting of a device's queues.
+#[derive(Clone, Copy)]
+enum OfQueue {
+    Threads(u16),
+    Ordered(bool),
+}
+
+impl OfQueue {
+    /// Applies what was tried before.
+    fn apply(self, threads: &ReceiveThreads) {
+        match self {
+            // The most does not change.
+            OfQueue::Threads(wanted) => drop(threads.set(wanted)),
+            OfQueue::Ordered(wanted) => threads.keep_order(wanted),
+        }
+    }
 }
 
 fn set_service(

@@ -1,5 +1,7 @@
 //! Workers over memory links: the graph sends everything back.
 
+mod order;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
