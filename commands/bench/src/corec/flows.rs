@@ -7,12 +7,18 @@
 use super::counts::Counts;
 use super::kernel_tcp::{Carried, Load, carry};
 use super::pairs::interval;
-use super::path::{Path, Serving};
+use super::path::{Path, Received, Serving};
 use crate::samples::{Plan, Samples, quantile};
 use crate::{BenchError, Report};
 
 /// Routers for a huge flow: with queues of their own, only one of several threads would receive it.
-const HUGE: [Serving; 3] = [Serving::Shared(1), Serving::Shared(2), Serving::Shared(4)];
+const HUGE: [Serving; 5] = [
+    Serving::Shared(1),
+    Serving::Ordered(2),
+    Serving::Ordered(4),
+    Serving::Shared(2),
+    Serving::Shared(4),
+];
 /// Routers for many flows.
 const MANY: [Serving; 5] = [
     Serving::Shared(1),
@@ -36,6 +42,23 @@ const COUNTS: [Count; 4] = [
     ("sent again in vain", |counts| counts.in_vain),
     ("arrived early", |counts| counts.early),
     ("acknowledgements", |counts| counts.acknowledgements),
+];
+
+/// What is counted at the router, with its unit.
+type AtRouter = (&'static str, &'static str, fn(&Received) -> f64);
+
+const AT_ROUTER: [AtRouter; 3] = [
+    ("taken by helpers", "ratio", Received::share_of_helpers),
+    ("no room in the router's ring", "segments", |received| received.lost as f64),
+    ("order given up", "times", |received| received.given_up as f64),
+];
+
+/// The keys of what all but the first of [`HUGE`] lose against the first.
+const LOSSES: [&str; HUGE.len() - 1] = [
+    "huge_flow_loss",
+    "huge_flow_loss_4_threads",
+    "huge_flow_loss_unordered",
+    "huge_flow_loss_unordered_4_threads",
 ];
 
 /// A router, and what it did to a kind of load.
@@ -94,33 +117,34 @@ pub(super) fn one_huge(plan: Plan, octets: u64, report: &mut Report) -> Result<(
     describe(report);
     let load = Load { parallel: 1, each: 1, octets };
     let mut all = HUGE.map(Routed::new);
-    let mut at_router = HUGE.map(|_| (Samples::default(), Samples::default()));
+    let mut at_router = HUGE.map(|_| <[Samples; AT_ROUTER.len()]>::default());
     for round in 0..plan.rounds {
         for place in in_turn(HUGE.len(), round) {
             let routed = &mut all[place];
             let path = Path::new(routed.serving)?;
             routed.add(load, &carry(&path, load)?);
             let received = path.finish()?;
-            let (helped, lost) = &mut at_router[place];
-            helped.push(received.share_of_helpers());
-            lost.push(received.lost as f64);
+            for (samples, (_, _, figure)) in at_router[place].iter_mut().zip(AT_ROUTER) {
+                samples.push(figure(&received));
+            }
         }
     }
-    for (routed, (helped, lost)) in all.iter().zip(&at_router) {
+    for (routed, at_router) in all.iter().zip(&at_router) {
         let Routed { serving, goodput, .. } = routed;
         let name = format!("one flow of {:.1} GB, {}", octets as f64 / 1e9, serving.name());
         report.row(&format!("{name}: goodput"), "Gbit/s", goodput);
         routed.report_counts(&name, report);
-        report.row(&format!("{name}: taken by helpers"), "ratio", helped);
-        report.row(&format!("{name}: no room in the router's ring"), "segments", lost);
+        for (samples, (what, unit, _)) in at_router.iter().zip(AT_ROUTER) {
+            report.row(&format!("{name}: {what}"), unit, samples);
+        }
     }
     report.setup(format!(
         "huge flows: {} rounds, in which each number of threads comes first in turn; their ratios: the median, with its \
          confidence interval of 95 % as min and max",
         all[0].goodput.0.len(),
     ));
-    let [one, two, four] = &all;
-    for (key, routed) in [("huge_flow_loss", two), ("huge_flow_loss_4_threads", four)] {
+    let [one, others @ ..] = &all;
+    for (key, routed) in LOSSES.into_iter().zip(others) {
         let lost = routed.goodput.ratio(&one.goodput).0.iter().map(|kept| 1.0 - kept).collect();
         report.ratio(key, "ratio", &interval(&Samples(lost)));
     }
@@ -182,7 +206,9 @@ mod tests {
         one_huge(plan, 5_000_000, &mut report).unwrap();
         many_short(plan, &mut report).unwrap();
         println!("{report}");
-        assert!(report.ratios.contains_key("huge_flow_loss"), "{report}");
+        for key in LOSSES {
+            assert!(report.ratios.contains_key(key), "{key}: {report}");
+        }
         for key in ["flows_64_1kb_mean", "flows_128_100kb_p99"] {
             assert!(report.ratios[key] > 0.0, "{key}: {report}");
         }

@@ -70,7 +70,7 @@ pub(crate) enum Only {
     Sweep,
     /// As corec-sim: the queueing models of one queue and of several. Two minutes, no root
     Queueing,
-    /// One huge flow of the kernel's TCP through a router. Two and a half minutes, or twenty with --huge 10000; --rounds
+    /// One huge flow of the kernel's TCP through a router. Five minutes, or forty with --huge 10000; --rounds
     /// changes that
     HugeFlow,
     /// Short flows of the kernel's TCP through a router, 64 and 128 at once. Up to a minute

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use weever_host::{HostBuilder, InterfaceConfig, Prefix, RunningHost};
-use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig};
+use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, ReceiveThreads};
 use weever_packet::{Pool, PoolConfig};
 use weever_testbed::{Namespace, Veth, VethEnd};
 
@@ -24,6 +24,8 @@ const OFFLOADS: [&str; 4] =
 pub(super) enum Serving {
     /// So many on the one queue of each device.
     Shared(u16),
+    /// The same, and they send in the order in which packets came.
+    Ordered(u16),
     /// So many, each on a queue of its own of each device; the senders' kernels spread flows by a hash.
     ScaleOut(u16),
 }
@@ -33,6 +35,8 @@ impl Serving {
         match self {
             Serving::Shared(1) | Serving::ScaleOut(1) => "one thread".into(),
             Serving::Shared(threads) => format!("{threads} threads share a queue"),
+            Serving::Ordered(1) => "one thread in order".into(),
+            Serving::Ordered(threads) => format!("{threads} threads share a queue in order"),
             Serving::ScaleOut(threads) => format!("{threads} threads, a queue each"),
         }
     }
@@ -43,6 +47,8 @@ pub(super) struct Path {
     pub(super) client: Namespace,
     pub(super) server: Namespace,
     router: RunningHost,
+    /// How its threads share the queue to the client.
+    threads: Arc<ReceiveThreads>,
     _veths: [Veth; 2],
 }
 
@@ -51,15 +57,15 @@ impl Path {
     pub(super) fn new(serving: Serving) -> Result<Path, BenchError> {
         let (client, router, server) = (Namespace::new()?, Namespace::new()?, Namespace::new()?);
         let queues = match serving {
-            Serving::Shared(_) => 1,
+            Serving::Shared(_) | Serving::Ordered(_) => 1,
             Serving::ScaleOut(threads) => threads.into(),
         };
         let near = Veth::create(&client, "client0", &router, "near0", queues)?;
         let far = Veth::create(&router, "far0", &server, "server0", queues)?;
         end_host(&near.left, SOURCE, (FAR, NEAR))?;
         end_host(&far.right, SINK, (NEAR, FAR))?;
-        let router = router.run(|| start(serving))?;
-        Ok(Path { client, server, router, _veths: [near, far] })
+        let (router, threads) = router.run(|| start(serving))?;
+        Ok(Path { client, server, router, threads, _veths: [near, far] })
     }
 
     /// Stops the router, and says what became of the client's packets there.
@@ -68,10 +74,11 @@ impl Path {
     /// When one of its workers had failed.
     pub(super) fn finish(self) -> Result<Received, BenchError> {
         let workers = Arc::clone(&self.router.handle().workers);
+        let given_up = self.threads.given_up();
         if let Some(failure) = self.router.stop().failure {
             return Err(BenchError::of("router")(failure));
         }
-        let mut received = Received::default();
+        let mut received = Received { given_up, ..Received::default() };
         for worker in workers.iter() {
             let queues = worker.stats.queues().into_iter();
             let near = queues.filter(|(link, _)| *link == CLIENTS_LINK);
@@ -91,6 +98,8 @@ pub(super) struct Received {
     by_worker: Vec<u64>,
     /// Packets that found no room in the router's ring.
     pub(super) lost: u64,
+    /// How often a thread did not wait any longer for what was received before its own packets.
+    pub(super) given_up: u64,
 }
 
 impl Received {
@@ -117,30 +126,34 @@ fn end_host(
     Ok(())
 }
 
-fn start(serving: Serving) -> Result<RunningHost, BenchError> {
+fn start(serving: Serving) -> Result<(RunningHost, Arc<ReceiveThreads>), BenchError> {
     let config = PoolConfig { frames: FRAMES, ..PoolConfig::default() };
     let pool = Pool::new(config).map_err(BenchError::of("pool"))?;
     let mut builder = HostBuilder::new(pool.clone());
     let (threads, sockets) = match serving {
-        Serving::Shared(threads) => (threads, threads),
+        Serving::Shared(threads) | Serving::Ordered(threads) => (threads, threads),
         Serving::ScaleOut(threads) => (threads, 1),
     };
     builder.workers(threads.into());
     builder.network().settings.forwarding = true;
+    let mut of_links = Vec::new();
     for (dev, address) in [("near0", NEAR), ("far0", FAR)] {
         let settings = AfXdpConfig {
             sockets_per_queue: sockets,
             threads_per_queue: sockets,
+            ordered: matches!(serving, Serving::Ordered(_)),
             rotated: true,
             ..AfXdpConfig::new(dev, pool.clone())
         };
         let link = AfXdp::open(&settings).map_err(BenchError::of("router"))?;
+        of_links.push(Arc::clone(link.threads()));
         let link = builder.link(Box::new(link));
         let prefix = Prefix::new(address.into(), PREFIX).expect("IPv4 prefixes have up to 32 bits");
         let interface = InterfaceConfig::new(dev, link).address(prefix);
         builder.interface(interface).map_err(BenchError::of("router"))?;
     }
-    builder.start().map_err(BenchError::of("router"))
+    let router = builder.start().map_err(BenchError::of("router"))?;
+    Ok((router, of_links.swap_remove(CLIENTS_LINK.into())))
 }
 
 #[cfg(test)]
@@ -150,7 +163,8 @@ mod tests {
     #[test]
     fn helpers_are_all_but_the_one_that_took_most() {
         let share = |by_worker: &[u64]| {
-            Received { by_worker: by_worker.to_vec(), lost: 0 }.share_of_helpers()
+            let by_worker = by_worker.to_vec();
+            Received { by_worker, ..Received::default() }.share_of_helpers()
         };
         assert_eq!([share(&[]), share(&[9]), share(&[0, 0])], [0.0; 3]);
         assert_eq!([share(&[1, 3]), share(&[2, 1, 1])], [0.25, 0.5]);
