@@ -205,3 +205,72 @@ fn connections_from_before_the_fork_go_to_the_child_that_serves() {
         assert_eq!(answer, b"EARLY", "{}", server.told());
     }
 }
+
+/// Becomes a daemon as most programs do: forks twice, and the one that is left uses its listener when it is told to.
+const DAEMON: &str = "
+import os, socket, time
+listener = socket.create_server(('::', 9100), family=socket.AF_INET6, dualstack_ipv6=True)
+spare = socket.create_server(('::', 9101), family=socket.AF_INET6, dualstack_ipv6=True)
+for _ in range(2):
+    if os.fork():
+        os._exit(0)
+open('daemon', 'w').write(str(os.getpid()))
+while not os.path.exists('connected'):
+    time.sleep(0.02)
+spare.close()
+for _ in range(2):
+    stream = listener.accept()[0]
+    while data := stream.recv(100000):
+        stream.sendall(data.upper())
+    stream.close()
+listener.close()
+open('closed', 'w').close()
+time.sleep(600)
+";
+
+/// Waits for a file of the program's, and returns what is in it.
+fn written(lab: &Lab, name: &str, server: &mut Program) -> String {
+    let since = Instant::now();
+    loop {
+        match std::fs::read_to_string(lab.folder.join(name)) {
+            Ok(text) if name != "daemon" || !text.is_empty() => return text,
+            _ => assert!(since.elapsed() < PATIENCE, "{}", server.told()),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn connections_wait_for_a_daemon_whose_parents_have_ended() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    let lab = Lab::new();
+    let mut server = lab.start(&["/usr/bin/python3", "-c", DAEMON]);
+    written(&lab, "daemon", &mut server);
+    assert!(server.child.wait().unwrap().success(), "{}", server.told());
+    lab.await_listed(" *:9100 ", 0);
+    // At the first attempt: nobody has the listener on a queue.
+    let connect = |to| lab.net.right.run(|| TcpStream::connect((to, 9100)));
+    let streams = BOTH.map(|to| connect(to).unwrap_or_else(|e| panic!("{e}; {}", server.told())));
+    std::fs::write(lab.folder.join("connected"), "").unwrap();
+    for mut stream in streams {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(b"waited").unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        let read = stream.read_to_end(&mut answer);
+        read.unwrap_or_else(|error| panic!("{error}; {}", server.told()));
+        assert_eq!(answer, b"WAITED", "{}", server.told());
+    }
+    // Nothing is left that keeps its ports open.
+    written(&lab, "closed", &mut server);
+    for (to, port) in BOTH.into_iter().flat_map(|to| [(to, 9100), (to, 9101)]) {
+        let since = Instant::now();
+        while lab.net.right.run(|| TcpStream::connect((to, port))).is_ok() {
+            assert!(since.elapsed() < PATIENCE, "port {port} is still open; {}", server.told());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

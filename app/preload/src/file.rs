@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::backlog::Backlog;
 use crate::failure::{Answer, fail};
 use crate::inherited::Inherited;
-use crate::passing::Away;
+use crate::passing::{Away, Kept};
 use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, c_int};
 use weever_app_sockets::{StreamBuf, StreamInfo, TcpListener, TcpStream, UdpSocket};
 
@@ -45,6 +45,8 @@ pub(crate) struct Listening {
     pub(crate) used: bool,
     /// The stack keeps connections waiting for other processes.
     pub(crate) rests: bool,
+    /// Has connections wait for this process, which has inherited the listener and not used it yet.
+    pub(crate) kept: Kept,
     /// Options that accepted connections begin with.
     pub(crate) inherited: Inherited,
 }

@@ -114,7 +114,8 @@ impl State {
                 if let Some(Kind::Listening(listening)) =
                     self.files.get_mut(place).map(|file| &mut file.kind)
                 {
-                    listening.listener = Some(listener);
+                    // Connections that have waited come to this process now.
+                    (listening.listener, listening.kept) = (Some(listener), None);
                 }
                 let options = self.files.get(place).map(|file| &file.options);
                 let (pending, seconds) =

@@ -79,14 +79,23 @@ pub(crate) struct Away {
     pub(crate) number: SocketId,
 }
 
-/// The streams that a child inherits, by their places, and how it can claim them.
+/// What has connections wait for a process.
+pub(crate) type Kept = Option<Arc<Passport>>;
+
+/// What a child inherits, by places.
 #[derive(Default)]
-pub(crate) struct Inheritance(Vec<(u32, Away)>);
+pub(crate) struct Inheritance {
+    /// Streams, and how it can claim them.
+    streams: Vec<(u32, Away)>,
+    /// Listeners, and what has connections wait for the child.
+    listeners: Vec<(u32, Arc<Passport>)>,
+}
 
 impl State {
     /// Has the stack hold the streams of this process for a child.
     pub(crate) fn bequeath(&mut self) -> Inheritance {
-        let mut inheritance = Inheritance::default();
+        let mut inheritance =
+            Inheritance { listeners: self.keep_listeners(), ..Inheritance::default() };
         let is_there = |file: &File| matches!(&file.kind, Kind::Stream(s) if s.is_connected());
         if inside::is_chosen()
             || !self.files.iter_mut().any(|(_, file)| !file.left && is_there(file))
@@ -126,9 +135,50 @@ impl State {
                 }
                 _ => continue,
             };
-            inheritance.0.push((place, away));
+            inheritance.streams.push((place, away));
         }
         inheritance
+    }
+
+    /// Holders of the listeners of this process, or of those that it has inherited itself, for a child.
+    fn keep_listeners(&mut self) -> Vec<(u32, Arc<Passport>)> {
+        let mut kept: Vec<(u32, Arc<Passport>)> = Vec::new();
+        if inside::is_chosen() {
+            return kept;
+        }
+        let (queue, path) = (self.queue, &crate::queue::config().path);
+        // By the holder that this process has; none for its own queue.
+        let mut made: Vec<(Kept, Kept)> = Vec::new();
+        for (place, file) in self.files.iter_mut() {
+            let Kind::Listening(listening) = &file.kind else { continue };
+            if listening.listener.is_none() && listening.kept.is_none() {
+                continue;
+            }
+            let old = listening.kept.clone();
+            let is_same = |(before, _): &&(Kept, Kept)| match (before, &old) {
+                (Some(before), Some(old)) => Arc::ptr_eq(before, old),
+                (None, None) => true,
+                _ => false,
+            };
+            let new = match made.iter().find(is_same) {
+                Some((_, new)) => new.clone(),
+                None => {
+                    let held = match (&old, queue) {
+                        (Some(old), _) => old.0.hold_listeners(path),
+                        (None, Some(queue)) => queue.hold_listeners(),
+                        (None, None) => continue,
+                    };
+                    let held = held.inspect_err(|error| {
+                        log::note(format_args!("connections may not wait for a child: {error}"));
+                    });
+                    let new = held.ok().and_then(|held| Passport::new(&held)).map(Arc::new);
+                    made.push((old, new.clone()));
+                    new
+                }
+            };
+            kept.extend(new.map(|new| (place, new)));
+        }
+        kept
     }
 
     /// A holder of all streams that this process' queue has, or had.
@@ -159,15 +209,15 @@ impl State {
 
     /// Called in the parent: its child holds the streams as well.
     pub(crate) fn share(&mut self, inheritance: Inheritance) {
-        for (place, _) in inheritance.0 {
+        for (place, _) in inheritance.streams {
             if let Some(Kind::Stream(stream)) = self.files.get_mut(place).map(|f| &mut f.kind) {
                 stream.shared = true;
             }
         }
     }
 
-    /// Called in the child: the streams are away until it uses them.
-    pub(crate) fn inherit_streams(&mut self, inheritance: Inheritance) {
+    /// Called in the child: the streams are away until it uses them, and connections wait for its listeners.
+    pub(crate) fn inherit_from_parent(&mut self, inheritance: Inheritance) {
         for (_, file) in self.files.iter_mut() {
             let Kind::Stream(stream) = &mut file.kind else { continue };
             stream.stream = None;
@@ -176,7 +226,13 @@ impl State {
                 (stream.phase, file.error) = (Phase::Over, libc::ENOTCONN);
             }
         }
-        for (place, away) in inheritance.0 {
+        for (place, kept) in inheritance.listeners {
+            if let Some(Kind::Listening(listening)) = self.files.get_mut(place).map(|f| &mut f.kind)
+            {
+                listening.kept = Some(kept);
+            }
+        }
+        for (place, away) in inheritance.streams {
             let Some(file) = self.files.get_mut(place) else { continue };
             if let Kind::Stream(stream) = &mut file.kind {
                 file.error = 0;

@@ -101,7 +101,7 @@ impl State {
         for place in waiting {
             self.files.remove(place);
         }
-        self.inherit_streams(inheritance);
+        self.inherit_from_parent(inheritance);
         if serves {
             self.reserve();
         }

@@ -169,6 +169,10 @@ pub enum Request {
         /// One of its streams; `None` for all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stream: Option<u32>,
+        /// The listeners that [accept each](Self::Listen), instead of streams: while no other serves, connections wait
+        /// for the process.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        listeners: bool,
     },
     /// Takes a stream that this connection holds to a queue. Octets that the previous queue has not consumed are
     /// delivered again.

@@ -18,12 +18,29 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use weever_app_ring::{ChannelError, Kind, STREAMS, Transmit};
+use weever_net::demux::Sharing;
 use weever_net::stream::{StreamEvent, StreamId, StreamRequest};
 
 use crate::channels::{Channel, Channels};
 use crate::passage::{Action, Told};
 use crate::stream::{close, note};
 use crate::streams::Streams;
+
+/// A connection that holds streams, or listeners.
+pub(crate) struct HolderEntry {
+    pub(crate) key: u64,
+    pub(crate) listeners: Vec<u32>,
+}
+
+/// A listener whose connections may wait for other processes.
+#[derive(Clone, Copy)]
+pub(crate) struct LastingListener {
+    pub(crate) backlog: u32,
+    pub(crate) sharing: Sharing,
+    pub(crate) user: u32,
+    /// Whose the kernel's socket of its port is, if the application has one.
+    pub(crate) own: Option<u32>,
+}
 
 /// A stream that was claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -154,8 +154,8 @@ impl AppLinkQueue {
             Command::AddSocket { socket, queue, binding, sharing, stats } => {
                 self.add_socket(socket, Socket { queue, binding, stats }, sharing);
             }
-            Command::AddListener { socket, queue, binding, backlog, accepts_each } => {
-                let (number, serves) = (socket, true);
+            Command::AddListener { socket, queue, binding, backlog, accepts_each, serves } => {
+                let number = socket;
                 let listener = Listener { queue, number, accepts_each, serves, backlog };
                 self.ends.borrow_mut().streams.listen(listener, binding);
             }

@@ -71,8 +71,12 @@ impl Session {
                 }
                 return self.open_queue(server, version, &name, geometry);
             }
-            (Request::Hold { holder, key, stream }, None) => {
-                server.hold(holder, key, stream).map(|(holder, key)| {
+            (Request::Hold { holder, key, stream, listeners }, None) => {
+                let held = match listeners {
+                    true => server.hold_listeners(holder, key),
+                    false => server.hold(holder, key, stream),
+                };
+                held.map(|(holder, key)| {
                     (self.queue, self.holds) = (Some(holder), true);
                     Response::Held { holder, key }
                 })

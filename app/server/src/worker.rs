@@ -43,6 +43,7 @@ pub(crate) enum Command {
         binding: Binding,
         backlog: u32,
         accepts_each: bool,
+        serves: bool,
     },
     /// Sets whether a listener gets connections.
     Serve {

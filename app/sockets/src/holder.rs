@@ -10,7 +10,7 @@ use crate::error::{Error, accepted};
 use crate::queue::AppQueue;
 use crate::stream::TcpStream;
 
-/// Holds streams that a queue has, or had: a stream stays open until all its holders are closed. A holder is a
+/// Holds streams that a queue has, or had, or its listeners: a stream stays open until all its holders are closed. A holder is a
 /// descriptor, which a child inherits and which can be sent to another process. Processes that share a holder use it
 /// in turn.
 #[derive(Debug)]
@@ -26,9 +26,17 @@ impl Holder {
         (holder, key): (u32, u64),
         stream: Option<SocketId>,
     ) -> Result<Holder, Error> {
+        Holder::ask(path, &Request::Hold { holder, key, stream, listeners: false })
+    }
+
+    pub(crate) fn of_listeners(path: &Path, (holder, key): (u32, u64)) -> Result<Holder, Error> {
+        Holder::ask(path, &Request::Hold { holder, key, stream: None, listeners: true })
+    }
+
+    fn ask(path: &Path, request: &Request) -> Result<Holder, Error> {
         let connection = Connection::connect(path)
             .map_err(|source| Error::NoStack { path: path.to_owned(), source })?;
-        match ask(&connection, &Request::Hold { holder, key, stream })? {
+        match ask(&connection, request)? {
             Response::Held { holder: number, key } => Ok(Holder { connection, number, key }),
             other => Err(Error::Protocol(format!("{other:?}"))),
         }
@@ -51,6 +59,14 @@ impl Holder {
     /// [`Error::NoStack`], [`Error::Refused`], [`Error::Disconnected`].
     pub fn hold(&self, path: &Path, only: Option<SocketId>) -> Result<Holder, Error> {
         Holder::new(path, self.name(), only)
+    }
+
+    /// Another holder of the same [listeners](AppQueue::hold_listeners). Blocks until the stack, at `path`, has answered.
+    ///
+    /// # Errors
+    /// As [`hold`](Self::hold).
+    pub fn hold_listeners(&self, path: &Path) -> Result<Holder, Error> {
+        Holder::of_listeners(path, self.name())
     }
 
     /// Takes a stream to a queue, which alone has it from now on: octets that were not read are delivered there. This

@@ -1,10 +1,12 @@
-//! Streams that other processes hold, and may claim.
+//! Streams and listeners that other processes hold.
 
 use std::sync::mpsc::{Receiver, channel};
 
-use super::{AppServer, new_key};
-use crate::holders::Claimed;
-use crate::request::{QueueId, ServerError};
+use weever_net::demux::{Binding, Holder};
+
+use super::{AppServer, Socket, new_key};
+use crate::holders::{Claimed, HolderEntry, LastingListener};
+use crate::request::{QueueId, ServerError, TransportPort};
 use crate::worker::Command;
 
 impl AppServer {
@@ -34,22 +36,94 @@ impl AppServer {
         key: u64,
         only: Option<u32>,
     ) -> Result<(u32, u64), ServerError> {
-        let known = self.queues.get(&from).map(|queue| queue.key);
-        if known.or(self.holders.get(&from).copied()) != Some(key) {
-            return Err(ServerError::NoHolder(from));
-        }
-        let (to, own) = (self.next_queue, new_key());
-        self.next_queue += 1;
-        self.holders.insert(to, own);
+        let (to, own) = self.add_holder(from, key)?;
         self.tell_all(|| Command::Share { from, to, only })?;
         Ok((to, own))
     }
 
-    /// Ends the hold of a holder on its streams, or on the one with this number. Streams without a queue and without
-    /// holders are closed.
+    fn add_holder(&mut self, from: u32, key: u64) -> Result<(u32, u64), ServerError> {
+        let known = self.queues.get(&from).map(|queue| queue.key);
+        if known.or(self.holders.get(&from).map(|holder| holder.key)) != Some(key) {
+            return Err(ServerError::NoHolder(from));
+        }
+        let (to, own) = (self.next_queue, new_key());
+        self.next_queue += 1;
+        self.holders.insert(to, HolderEntry { key: own, listeners: Vec::new() });
+        Ok((to, own))
+    }
+
+    /// A new holder of the listeners that a queue or another holder has, and its key: while no process serves them,
+    /// connections wait. It is in effect once [`settle`](Self::settle) returns.
+    ///
+    /// # Errors
+    /// As [`hold`](Self::hold), and those of [`open_socket`](Self::open_socket); nothing is left behind.
+    pub(crate) fn hold_listeners(
+        &mut self,
+        from: u32,
+        key: u64,
+    ) -> Result<(u32, u64), ServerError> {
+        let (to, own) = self.add_holder(from, key)?;
+        let all: Vec<u32> = match self.queues.get(&from) {
+            Some(queue) => queue.sockets.iter().copied().collect(),
+            None => self.holders.get(&from).map_or(Vec::new(), |held| held.listeners.clone()),
+        };
+        for socket in all {
+            let Some(there) = self.sockets.get(&socket) else { continue };
+            let Some(listener) = there.lasting else { continue };
+            if let Err(error) = self.keep_listener(to, there.binding, listener) {
+                self.let_go(to, None);
+                return Err(error);
+            }
+        }
+        Ok((to, own))
+    }
+
+    /// Opens a listener for a holder, which serves nobody.
+    fn keep_listener(
+        &mut self,
+        holder: u32,
+        binding: Binding,
+        listener: LastingListener,
+    ) -> Result<(), ServerError> {
+        if self.entries >= self.max_sockets {
+            return Err(ServerError::Sockets(self.max_sockets));
+        }
+        let LastingListener { backlog, sharing, user, own } = listener;
+        let socket = self.next_id();
+        self.listeners.bind(binding, sharing, Holder { socket, owner: holder.into(), user })?;
+        let port = binding.local_port.map(|port| TransportPort { stream: true, port });
+        if let Some((ports, port)) = self.ports.as_mut().zip(port)
+            && let Err(error) = ports.reserve(port, own)
+        {
+            self.listeners.release(&binding, socket);
+            return Err(error);
+        }
+        let (lasting, stats) = (Some(listener), Box::default());
+        let there = Socket { queue: holder, binding, listens: true, lasting, groups: None, stats };
+        self.sockets.insert(socket, there);
+        self.entries += 1;
+        self.changes += 1;
+        if let Some(held) = self.holders.get_mut(&holder) {
+            held.listeners.push(socket);
+        }
+        let (queue, accepts_each, serves) = (holder, true, false);
+        self.tell_all(|| Command::AddListener {
+            socket,
+            queue,
+            binding,
+            backlog,
+            accepts_each,
+            serves,
+        })
+    }
+
+    /// Ends the hold of a holder on all that it has, or on the stream with this number. Streams without a queue and
+    /// without holders are closed.
     pub(crate) fn let_go(&mut self, holder: u32, only: Option<u32>) {
-        if only.is_none() {
-            self.holders.remove(&holder);
+        if only.is_none()
+            && let Some(held) = self.holders.remove(&holder)
+        {
+            held.listeners.into_iter().for_each(|socket| self.forget(socket));
         }
         // A worker that is gone has no streams any more.
         let _ = self.tell_all(|| Command::Release { holder, only });

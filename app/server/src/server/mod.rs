@@ -19,6 +19,7 @@ use weever_net::demux::{Binding, Bindings, Holder, PortRange, Sharing};
 use weever_packet::Pool;
 
 use crate::flows::Flows;
+use crate::holders::{HolderEntry, LastingListener};
 use crate::memory::{MemoryBound, QueueMemory};
 use crate::network::HostNetwork;
 use crate::network::{Groups, Joined};
@@ -50,6 +51,8 @@ struct Socket {
     queue: QueueId,
     binding: Binding,
     listens: bool,
+    /// How other processes may hold it, if it is a listener.
+    lasting: Option<LastingListener>,
     groups: Joined,
     stats: Box<[Arc<SocketStats>]>,
 }
@@ -101,8 +104,8 @@ pub struct AppServer {
     pub(crate) flows: Flows,
     /// How often a socket was opened or closed.
     changes: u64,
-    /// The keys of connections that hold streams.
-    holders: BTreeMap<u32, u64>,
+    /// Connections that hold streams or listeners.
+    holders: BTreeMap<u32, HolderEntry>,
     /// The number of the next queue or holder.
     next_queue: QueueId,
     next_socket: u32,
@@ -319,7 +322,10 @@ impl AppServer {
         }
         let stats: Vec<_> = self.workers.iter().map(|_| Arc::default()).collect();
         let stats_here = if listens { Box::default() } else { stats.clone().into() };
-        let socket = Socket { queue, binding, listens, groups: None, stats: stats_here };
+        let lasting = request.backlog.filter(|_| request.accepts_each);
+        let lasting =
+            lasting.map(|backlog| LastingListener { backlog, sharing: request.sharing, user, own });
+        let socket = Socket { queue, binding, listens, lasting, groups: None, stats: stats_here };
         self.sockets.insert(id, socket);
         self.entries += 1;
         if let Some(queue) = self.queues.get_mut(&queue) {
@@ -330,7 +336,8 @@ impl AppServer {
             let command = match request.backlog {
                 Some(backlog) => {
                     let accepts_each = request.accepts_each;
-                    Command::AddListener { socket: id, queue, binding, backlog, accepts_each }
+                    let (socket, serves) = (id, true);
+                    Command::AddListener { socket, queue, binding, backlog, accepts_each, serves }
                 }
                 None => Command::AddSocket { socket: id, queue, binding, sharing, stats },
             };

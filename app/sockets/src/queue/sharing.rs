@@ -86,6 +86,16 @@ impl AppQueue {
         Holder::new(&self.config.path, self.name.get(), only)
     }
 
+    /// A connection of its own to the stack that holds the listeners of this queue that [accept
+    /// each](crate::Bind::accepting_each), for a process that may listen later: its child. As long as it is there,
+    /// connections wait, up to the backlog, also when this queue is closed. Blocks until the stack has answered.
+    ///
+    /// # Errors
+    /// [`Error::NoStack`], [`Error::Refused`], [`Error::Disconnected`].
+    pub fn hold_listeners(&self) -> Result<Holder, Error> {
+        Holder::of_listeners(&self.config.path, self.name.get())
+    }
+
     /// Claims a stream back that [another process has](crate::Event::Released). Blocks until the stack has answered.
     ///
     /// # Errors
