@@ -20,11 +20,14 @@ const PORTS: &[PortDoc] = &[
     PortDoc { name: "drop", doc: "the cache refused it, or its interface is gone" },
 ];
 const DROP: usize = 3;
+
+/// The spawn edge back to the block, for packets that come while another worker has access to the neighbours.
+const AGAIN: usize = 1;
 const EFFECTS: Effects = MARKS.union(Effects::CONSUMES).union(Effects::STATEFUL);
 
 const fn handler(name: &'static str, summary: &'static str) -> BlockType {
     BlockType {
-        spawns: &["response"],
+        spawns: &["response", "again"],
         notifies: &["resolved"],
         effects: EFFECTS,
         state: StateKind::Replicated,
@@ -55,7 +58,9 @@ struct Handle {
 
 impl Block for Handle {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let mut session = self.neighbours.session(cx.now);
+        let Some(mut session) = self.neighbours.try_session(cx.now) else {
+            return cx.spawn(AGAIN, input);
+        };
         let mut answered: Mask = 0;
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };

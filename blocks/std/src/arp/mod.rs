@@ -109,7 +109,10 @@ struct IsPending {
 
 impl Block for IsPending {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let session = self.neighbours.session(cx.now);
+        // While another worker has access, all go on: who handles them makes no entry of a stranger, either.
+        let Some(session) = self.neighbours.try_session(cx.now) else {
+            return ports.decide(input, input);
+        };
         let known = |p: &Buffer, arp: ArpHeader<'_>| session.knows(p.meta().iface, arp.spa());
         let yes = tasks_where(burst, input, |p| header(p).is_some_and(|arp| known(p, arp)));
         ports.decide(input, yes);

@@ -4,7 +4,7 @@
 pub(crate) mod timer;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use weever_block::Nanos;
 use weever_net::group::{Filter, GroupError, MembershipConfig, Memberships, Version};
@@ -94,6 +94,15 @@ impl<A: Family> GroupsOf<A> {
             Listening { iface, version, groups: groups.collect() }
         };
         inner.list.iter().map(one).collect()
+    }
+
+    /// As [`lock`](Self::lock), for workers; `None` while somebody else has it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Inner<A>>> {
+        match self.0.try_lock() {
+            Ok(inner) => Some(inner),
+            Err(TryLockError::Poisoned(inner)) => Some(inner.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner<A>> {

@@ -47,7 +47,8 @@ struct Timer<A> {
 
 impl<A: ReportFormat> PeriodicTask for Timer<A> {
     fn run_due(&mut self, cx: &mut Cx<'_>) {
-        let mut inner = self.groups.lock();
+        // A worker that takes a message has it: at the next look.
+        let Some(mut inner) = self.groups.try_lock() else { return };
         let state = self.host.state();
         inner.follow(&state, cx.now);
         inner.publish(&self.host);

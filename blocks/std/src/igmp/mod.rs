@@ -17,6 +17,7 @@ use weever_wire::ethernet::ethertype;
 use weever_wire::igmp::{IgmpQuery, V2_LEN, checksum_ok, kind};
 use weever_wire::ipv4::protocol;
 
+use crate::groups::Inner;
 use crate::groups::timer::{ReportFormat, make};
 use crate::icmp::message;
 use crate::kinds::period;
@@ -33,7 +34,8 @@ pub static VALID_CHECKSUM: BlockType =
 
 /// Takes IGMP messages that are from the link, as the graph has found.
 pub static RECEIVE: BlockType = BlockType {
-    effects: READS.union(Effects::STATEFUL),
+    spawns: &["again"],
+    effects: READS.union(Effects::STATEFUL).union(Effects::CONSUMES),
     state: StateKind::Replicated,
     ..BlockType::new(
         "IgmpReceive",
@@ -53,28 +55,28 @@ struct Receive {
 
 impl Block for Receive {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        // While another worker or a caller has access, messages come here again.
+        let Some(mut groups) = self.groups.try_lock() else { return cx.spawn(0, input) };
         for task in bits(input) {
-            let port = burst.get(task).map_or(DROP, |packet| take(&self.groups, packet, cx.now));
+            let port = burst.get(task).map_or(DROP, |packet| take(&mut groups, packet, cx.now));
             ports.enable(port, 1 << task);
         }
     }
 }
 
-fn take(groups: &Groups, packet: &Buffer, now: Nanos) -> usize {
+fn take(groups: &mut Inner<Ipv4Addr>, packet: &Buffer, now: Nanos) -> usize {
     let (iface, message) = (packet.meta().iface, message(packet));
     match message.first() {
         Some(&kind::QUERY) => {
             let Ok(query) = IgmpQuery::parse(message) else { return MALFORMED };
-            let mut inner = groups.lock();
-            let Some(memberships) = inner.at(iface) else { return DROP };
+            let Some(memberships) = groups.at(iface) else { return DROP };
             memberships.query(query.into(), query.sources.iter(), now);
             OUT
         }
         Some(&(kind::V1_REPORT | kind::V2_REPORT)) => {
             let group = message.get(4..V2_LEN).and_then(|group| group.first_chunk::<4>());
             let Some(group) = group else { return MALFORMED };
-            let mut inner = groups.lock();
-            let Some(memberships) = inner.at(iface) else { return DROP };
+            let Some(memberships) = groups.at(iface) else { return DROP };
             memberships.receive_report(Ipv4Addr::from(*group), now);
             OUT
         }

@@ -14,6 +14,7 @@ use weever_wire::icmpv6::kind;
 use weever_wire::ipv6::{HEADER_LEN, next_header};
 use weever_wire::mld::{MldQuery, V1_LEN};
 
+use crate::groups::Inner;
 use crate::groups::timer::{ReportFormat, make};
 use crate::igmp::Groups6;
 use crate::kinds::between;
@@ -25,7 +26,8 @@ const DROP: usize = 2;
 
 /// Takes MLD messages, whose checksum was verified.
 pub static RECEIVE: BlockType = BlockType {
-    effects: READS.union(Effects::STATEFUL),
+    spawns: &["again"],
+    effects: READS.union(Effects::STATEFUL).union(Effects::CONSUMES),
     state: StateKind::Replicated,
     ..BlockType::new(
         "MldReceive",
@@ -45,18 +47,19 @@ struct Receive {
 
 impl Block for Receive {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        // While another worker or a caller has access, messages come here again.
+        let Some(mut groups) = self.groups.try_lock() else { return cx.spawn(0, input) };
         for task in bits(input) {
-            let port = burst.get(task).map_or(DROP, |packet| take(&self.groups, packet, cx.now));
+            let port = burst.get(task).map_or(DROP, |packet| take(&mut groups, packet, cx.now));
             ports.enable(port, 1 << task);
         }
     }
 }
 
-fn take(groups: &Groups6, packet: &Buffer, now: Nanos) -> usize {
+fn take(groups: &mut Inner<Ipv6Addr>, packet: &Buffer, now: Nanos) -> usize {
     let meta = packet.meta();
     let message = between(packet, meta.l4, meta.end);
-    let mut inner = groups.lock();
-    let Some(memberships) = inner.at(meta.iface) else { return DROP };
+    let Some(memberships) = groups.at(meta.iface) else { return DROP };
     match message.first() {
         Some(&kind::MLD_QUERY) => {
             let Ok(query) = MldQuery::parse(message) else { return MALFORMED };

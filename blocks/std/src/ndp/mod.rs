@@ -98,13 +98,15 @@ fn message(buffer: &mut Buffer, transmit: &Transmit) -> bool {
 }
 
 const RESPONSE: usize = 0;
+/// The spawn edge back to the block, for messages that come while another worker has access to the neighbours.
+const AGAIN: usize = 1;
 const DOWN: usize = 9;
 
 /// Learns from neighbour discovery messages, and answers them.
 pub static HANDLE: BlockType = BlockType {
-    spawns: &["response"],
+    spawns: &["response", "again"],
     notifies: &["resolved"],
-    effects: READS.union(Effects::STATEFUL),
+    effects: READS.union(Effects::STATEFUL).union(Effects::CONSUMES),
     state: StateKind::Replicated,
     counters: &["adverts", "learned", "redirects", "lowhoplimit"],
     ..BlockType::new(
@@ -147,7 +149,9 @@ fn received(packet: &Buffer) -> Option<Received<'_>> {
 
 impl Block for Handle {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let mut session = self.neighbours.session(cx.now);
+        let Some(mut session) = self.neighbours.try_session(cx.now) else {
+            return cx.spawn(AGAIN, input);
+        };
         for task in bits(input) {
             let Some(packet) = burst.get(task) else { continue };
             let (iface, queue) = (packet.meta().iface, packet.meta().queue);

@@ -16,6 +16,8 @@ use super::{Protocol, neighbours, send};
 use crate::host::{NeighbourSnapshot as Snapshot, Neighbourhood, Reader, Session};
 
 const REQUEST: usize = 0;
+/// The spawn edge back to the block, for packets that come while another worker has access to the neighbours.
+const AGAIN: usize = 1;
 const WAITING: usize = 0;
 const KNOWN: usize = 0;
 const UNREACHABLE: usize = 1;
@@ -38,9 +40,9 @@ pub(crate) const fn lookup<F: Protocol>(
     ports: &'static [PortDoc],
 ) -> BlockType {
     BlockType {
-        spawns: &["request"],
+        spawns: &["request", "again"],
         notifies: &["waiting"],
-        effects: MARKS.union(Effects::BLOCKS).union(Effects::STATEFUL),
+        effects: MARKS.union(Effects::CONSUMES).union(Effects::BLOCKS).union(Effects::STATEFUL),
         state: StateKind::Replicated,
         counters: &["requests"],
         ..BlockType::new(
@@ -70,10 +72,8 @@ struct Lookup<F: Protocol> {
 
 impl<F: Protocol> Block for Lookup<F> {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let held = match self.waiting.is_empty() {
-            true => 0,
-            false => self.hold(cx, burst, input),
-        };
+        let waits = !self.waiting.is_empty();
+        let held = if waits { self.hold(cx, burst, input) } else { 0 };
         let snapshot = self.reader.load();
         let (mut known, mut unknown) = (0, 0);
         let mut last: Option<(F::Key, MacAddr)> = None;
@@ -99,8 +99,12 @@ impl<F: Protocol> Block for Lookup<F> {
             }
         }
         ports.enable(KNOWN, known);
+        let mut left = known;
         if unknown != 0 {
-            self.ask(cx, burst, unknown, ports);
+            left |= self.ask(cx, burst, unknown, ports);
+        }
+        if waits {
+            self.let_go(cx, burst, left);
         }
     }
 
@@ -148,26 +152,55 @@ impl<F: Protocol> Lookup<F> {
     #[cold]
     fn hold(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask) -> Mask {
         let (neighbours, now) = (&self.neighbours, cx.now);
-        // Packets to other neighbours need not take the lock.
+        // Packets to other neighbours need no access; without it, packets that come to wait are woken to look again.
         let mut session = None;
-        let is_asked = |of| session.get_or_insert_with(|| neighbours.session(now)).is_asked(of);
+        let is_asked = |of| {
+            let session = session.get_or_insert_with(|| neighbours.try_session(now));
+            session.as_mut().map(|session| session.is_asked(of))
+        };
         let looks = |packet: &Buffer| (!goes_by_itself(packet)).then(|| F::next_hop(packet));
         let key = |of| neighbours.wait_key(of);
-        let held = self.waiting.hold(cx, burst, input, (WAITING, key), looks, is_asked);
+        let (held, again) = self.waiting.hold(cx, burst, input, (WAITING, key), looks, is_asked);
         drop(session);
+        cx.spawn(AGAIN, again);
         self.tell();
-        held
+        held | again
     }
 
     #[cold]
-    fn ask(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, unknown: Mask, ports: &mut Ports<'_>) {
-        let mut session = self.neighbours.session(cx.now);
+    fn let_go(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, left: Mask) {
+        let neighbours = &self.neighbours;
+        let looks = |packet: &Buffer| (!goes_by_itself(packet)).then(|| F::next_hop(packet));
+        let key = |of| neighbours.wait_key(of);
+        self.waiting.let_go(cx, burst, left, (WAITING, key), looks);
+        self.tell();
+    }
+
+    /// Looks neighbours up that are not published; returns the packets that left by a port.
+    #[cold]
+    fn ask(
+        &mut self,
+        cx: &mut Cx<'_>,
+        burst: &mut Burst,
+        unknown: Mask,
+        ports: &mut Ports<'_>,
+    ) -> Mask {
+        let mut left = 0;
+        let Some(mut session) = self.neighbours.try_session(cx.now) else {
+            return self.ask_again(cx, burst, unknown, ports);
+        };
         for task in bits(unknown) {
             let Some(packet) = burst.get_mut(task) else { continue };
             let of = F::next_hop(packet);
             match find(cx, &mut session, packet, of) {
-                Some(port) => ports.enable(port, 1 << task),
-                None if !shrink(cx, packet) => ports.enable(FULL, 1 << task),
+                Some(port) => {
+                    ports.enable(port, 1 << task);
+                    left |= 1 << task;
+                }
+                None if !shrink(cx, packet) => {
+                    ports.enable(FULL, 1 << task);
+                    left |= 1 << task;
+                }
                 None => {
                     self.waiting.begin(packet, of, cx.now);
                     cx.block(task, self.neighbours.wait_key(of));
@@ -176,6 +209,32 @@ impl<F: Protocol> Lookup<F> {
         }
         drop(session);
         self.tell();
+        left
+    }
+
+    /// Has packets look again after those that are queued already; others to the same neighbours stay behind them.
+    #[cold]
+    fn ask_again(
+        &mut self,
+        cx: &mut Cx<'_>,
+        burst: &mut Burst,
+        unknown: Mask,
+        ports: &mut Ports<'_>,
+    ) -> Mask {
+        let mut again = 0;
+        for task in bits(unknown) {
+            let Some(packet) = burst.get_mut(task) else { continue };
+            if shrink(cx, packet) {
+                let of = F::next_hop(packet);
+                self.waiting.begin(packet, of, cx.now);
+                again |= 1 << task;
+            } else {
+                ports.enable(FULL, 1 << task);
+            }
+        }
+        cx.spawn(AGAIN, again);
+        self.tell();
+        unknown & !again
     }
 
     /// Lets the neighbourhood know whether packets wait here: those that come later may not pass by.

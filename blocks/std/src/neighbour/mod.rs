@@ -2,6 +2,8 @@
 //! for it, and the timer.
 
 pub(crate) mod lookup;
+#[cfg(all(test, feature = "testing"))]
+mod tests;
 mod waiting;
 
 use std::sync::Arc;
@@ -76,7 +78,6 @@ struct Timer<F: Protocol> {
 impl<F: Protocol> PeriodicTask for Timer<F> {
     fn run_due(&mut self, cx: &mut Cx<'_>) {
         if cx.now >= self.look_at || self.neighbours.is_due(self.seen, cx.now) {
-            self.look_at = cx.now + weever_net::SECOND;
             self.paths.poll(cx.now);
             self.catch_up(cx);
         }
@@ -86,7 +87,9 @@ impl<F: Protocol> PeriodicTask for Timer<F> {
 impl<F: Protocol> Timer<F> {
     fn catch_up(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
-        let mut session = self.neighbours.session(now);
+        // Another worker has access: at the next look.
+        let Some(mut session) = self.neighbours.try_session(now) else { return };
+        self.look_at = now + weever_net::SECOND;
         session.poll(now, |iface, message| {
             let kind = usize::from(F::is_announcement(&message));
             let sent = send::<F>(cx, QUESTION + kind, (iface, 0), &message);

@@ -75,10 +75,10 @@ impl<K: NeighbourKey> Waiting<K> {
         });
     }
 
-    /// Has those tasks wait whose neighbour, which `looks` finds, others wait for already, and those
-    /// that waited go on: when the first of them comes, the packets that joined meanwhile are woken
-    /// after them, by notify edge `edge`, which comes back to the block. If no other event will wake them,
-    /// because the news has been told or those before were dropped, they are woken here.
+    /// Has those tasks wait whose neighbour, which `looks` finds, others wait for already; those that waited go on.
+    /// Returns the tasks that wait, and those that are to look again, since nobody says now whether the neighbour is
+    /// asked for. If no other event will wake them, because the news has been told or those before were dropped, they are
+    /// woken here by notify edge `edge`, which comes back to the block.
     pub(super) fn hold(
         &mut self,
         cx: &mut Cx<'_>,
@@ -86,30 +86,54 @@ impl<K: NeighbourKey> Waiting<K> {
         input: Mask,
         (edge, key): (usize, impl Fn(K) -> u64),
         looks: impl Fn(&Buffer) -> Option<K>,
-        mut is_asked: impl FnMut(K) -> bool,
-    ) -> Mask {
-        let mut held = 0;
-        self.tidy(cx.now, &mut is_asked);
+        mut is_asked: impl FnMut(K) -> Option<bool>,
+    ) -> (Mask, Mask) {
+        let (mut held, mut again) = (0, 0);
+        self.tidy(cx.now, |of| is_asked(of) != Some(false));
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };
             let Some(of) = looks(packet) else { continue };
             let (flags, key) = (packet.meta().flags, key(of));
-            if flags.has(Flags::WAITED) {
-                if self.remove(of) {
-                    cx.notify(edge, key);
-                }
-            } else if self.contains(of) {
+            if !flags.has(Flags::WAITED) && self.contains(of) {
                 // Without a frame to move to, it waits where it is.
                 shrink(cx, packet);
                 packet.meta_mut().flags = flags.with(Flags::WAITED);
+                let asked = is_asked(of);
+                if asked.is_none() {
+                    again |= 1 << task;
+                    continue;
+                }
                 cx.block(task, key);
                 held |= 1 << task;
-                if !is_asked(of) {
+                if asked == Some(false) {
                     cx.notify(edge, key);
                 }
             }
         }
-        held
+        (held, again)
+    }
+}
+
+impl<K: NeighbourKey> Waiting<K> {
+    /// When the first of those that waited for a neighbour has left, the packets that joined them meanwhile are woken,
+    /// by notify edge `edge`.
+    pub(super) fn let_go(
+        &mut self,
+        cx: &mut Cx<'_>,
+        burst: &mut Burst,
+        left: Mask,
+        (edge, key): (usize, impl Fn(K) -> u64),
+        looks: impl Fn(&Buffer) -> Option<K>,
+    ) {
+        for task in bits(left) {
+            let Some(packet) = burst.get(task) else { continue };
+            let waited = packet.meta().flags.has(Flags::WAITED);
+            if let Some(of) = looks(packet).filter(|_| waited)
+                && self.remove(of)
+            {
+                cx.notify(edge, key(of));
+            }
+        }
     }
 }
 

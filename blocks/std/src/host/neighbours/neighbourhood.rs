@@ -2,7 +2,7 @@
 //! are read without it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
 use weever_block::Nanos;
@@ -75,6 +75,15 @@ impl<F: Family> Neighbourhood<F> {
         self.news.load(Ordering::Acquire) != seen
             || self.wake.load(Ordering::Acquire) <= now
             || self.followed.load(Ordering::Acquire) != self.host.generation()
+    }
+
+    /// As [`lock`](Self::lock), for workers; `None` while somebody else has it.
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Inner<F>>> {
+        match self.inner.try_lock() {
+            Ok(inner) => Some(inner),
+            Err(TryLockError::Poisoned(inner)) => Some(inner.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner<F>> {

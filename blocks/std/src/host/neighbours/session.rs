@@ -18,9 +18,18 @@ pub(crate) struct Session<'a, F: Family> {
 }
 
 impl<F: Family> Neighbourhood<F> {
-    /// Access for one burst; changes are published when it ends.
+    /// Access for one burst; changes are published when it ends. Locks: workers use
+    /// [`try_session`](Self::try_session).
     pub(crate) fn session(&self, now: Nanos) -> Session<'_, F> {
-        let mut inner = self.lock();
+        self.session_in(self.lock(), now)
+    }
+
+    /// The same for workers, which do not wait; `None` while somebody else has access.
+    pub(crate) fn try_session(&self, now: Nanos) -> Option<Session<'_, F>> {
+        Some(self.session_in(self.try_lock()?, now))
+    }
+
+    fn session_in<'a>(&'a self, mut inner: MutexGuard<'a, Inner<F>>, now: Nanos) -> Session<'a, F> {
         if inner.followed != self.host.generation() {
             inner.follow(&self.host, now);
         }

@@ -1,0 +1,128 @@
+//! Workers that find the neighbours in use go on, and do their part later.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use weever_block::Env;
+use weever_models::{HostConfig, Service, host};
+
+use crate::host::{Neighbours, Neighbours6, provide};
+use crate::igmp::Groups;
+use crate::testing::{TwoWorkers, env, frames::*, host::host_state};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const STEP: u64 = 1_000_000;
+
+struct Host {
+    env: Arc<Env>,
+    two: TwoWorkers,
+    now: u64,
+}
+
+impl Host {
+    fn new() -> Host {
+        let env = Arc::new(env());
+        provide(&env, host_state(), 0);
+        let graph = host(&HostConfig::serving(Service::Echo, 7)).unwrap();
+        Host { two: TwoWorkers::new(graph, env.clone(), 2048, 1024), env, now: 0 }
+    }
+
+    fn turns(&mut self) {
+        for _ in 0..20 {
+            self.now += STEP;
+            self.two.turn(self.now);
+        }
+    }
+
+    /// Of the frames that were sent, the UDP payloads and how many were ARP's, by operation.
+    fn sent(&mut self) -> (Vec<u8>, [usize; 2]) {
+        let frames = self.two.received();
+        let arp = |op| frames.iter().filter(|f| f[12..14] == [8, 6] && f[21] == op).count();
+        let udp = frames.iter().filter(|f| f[12..14] == [8, 0] && f[23] == 17);
+        (udp.map(|f| f[42]).collect(), [arp(1), arp(2)])
+    }
+}
+
+/// Calls `act` while another thread has what `take` gives.
+fn while_taken<G>(take: impl FnOnce() -> G + Send, act: impl FnOnce()) {
+    let (taken, is_taken) = channel();
+    let (done, is_done) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let guard = take();
+            taken.send(()).expect("the test waits");
+            let in_time = is_done.recv_timeout(PATIENCE).is_ok();
+            drop(guard);
+            assert!(in_time, "a worker waited");
+        });
+        is_taken.recv().expect("it is taken");
+        act();
+        done.send(()).expect("the thread waits");
+    });
+}
+
+#[test]
+fn no_worker_waits_for_the_neighbours_and_packets_keep_their_order() {
+    let mut host = Host::new();
+    host.turns();
+    host.two.received();
+    let neighbours = host.env.get::<Neighbours>().unwrap();
+    while_taken(
+        || neighbours.session(0),
+        || {
+            for payload in [b"1", b"2"] {
+                host.two.send(1, &[udp(5000, 7, payload)]);
+                host.turns();
+            }
+            host.two.send(1, &[udp(5000, 7, b"3"), udp(5000, 7, b"4")]);
+            host.turns();
+            assert_eq!(host.sent(), (vec![], [0, 0]), "nobody can be asked for");
+        },
+    );
+    host.turns();
+    assert_eq!(host.sent(), (vec![], [1, 0]), "one question");
+    while_taken(
+        || neighbours.session(0),
+        || {
+            host.two.send(0, &[arp_reply()]);
+            host.two.send(1, &[udp(5000, 7, b"5")]);
+            host.turns();
+            assert_eq!(host.sent(), (vec![], [0, 0]), "the answer is not entered yet");
+        },
+    );
+    host.turns();
+    assert_eq!(host.sent(), (b"12345".to_vec(), [0, 0]));
+    while_taken(
+        || neighbours.session(0),
+        || {
+            host.two.send(0, &[arp_request(HOST)]);
+            host.two.send(1, &[udp(5000, 7, b"6")]);
+            host.turns();
+            assert_eq!(host.sent(), (b"6".to_vec(), [0, 0]), "a known neighbour needs no access");
+        },
+    );
+    host.turns();
+    assert_eq!(host.sent(), (vec![], [0, 1]), "the request is answered");
+}
+
+/// The timers of neighbours and groups run at worker 0, which serves its queue meanwhile.
+#[test]
+fn timers_do_not_wait_either() {
+    let mut host = Host::new();
+    host.two.send(0, &[arp_request(HOST)]);
+    host.turns();
+    host.two.received();
+    let (six, groups) = (host.env.get::<Neighbours6>().unwrap(), host.env.get::<Groups>().unwrap());
+    while_taken(
+        || (six.session(0), groups.lock()),
+        || {
+            for _ in 0..100 {
+                host.turns();
+            }
+            host.two.send(0, &[udp(5000, 7, b"7")]);
+            host.turns();
+            assert_eq!(host.sent().0, b"7");
+        },
+    );
+}
