@@ -7,7 +7,7 @@ use weever_blocks_std::socket::Applications;
 use weever_blocks_std::testing::frames::{
     HOST, HOST_MAC, PEER, PEER_MAC, arp, echo_request, ethernet, from_peer, ipv4, ipv4_repr, udp,
 };
-use weever_graph::{Graph, Node, Predicate, Verified};
+use weever_graph::Verified;
 use weever_host::{
     HostBuilder, HostError, InterfaceConfig, Prefix, Relieved, Route, Service, allowed_cores,
 };
@@ -16,7 +16,8 @@ use weever_link::{Link, LinkQueue};
 use weever_models::counters::HOST_SOURCE;
 use weever_models::{HostConfig, host as host_graph};
 use weever_packet::{Burst, HugePages, Pool, PoolCache, PoolConfig};
-use weever_plan::simplify::{ForeignPackets, HandOver, Home, QueueFacts, simplify};
+use weever_plan::simplify::HandOver;
+use weever_sim::idle_part;
 use weever_wire::arp::op;
 use weever_wire::checksum::Pseudo;
 use weever_wire::ethernet::ethertype;
@@ -201,15 +202,6 @@ fn without_queues_the_caller_moves_the_packets() {
     let (pool, sent) = engine.transmit(link);
     assert!(sent.iter().any(|packet| packet.data()[..6] == PEER_MAC.0), "{sent:?}");
     sent.drain(..).for_each(|packet| pool.free(packet));
-}
-
-/// The part of a worker at which nothing is expected: it hands over what arrives.
-fn idle_part(whole: &Verified) -> Graph {
-    let registry = weever_blocks_std::registry();
-    let home = |node: &Node| registry.home_for_parts(node).map_or(Home::Any, Home::Elsewhere);
-    let foreign = ForeignPackets::HandOver(HandOver::default());
-    let given = QueueFacts::of(&[], &Predicate::True);
-    simplify(whole, &QueueFacts { home: &home, foreign, ..given }).graph
 }
 
 #[test]

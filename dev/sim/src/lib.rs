@@ -39,6 +39,7 @@ pub use host::{CableId, HostId};
 pub use run::Sim;
 pub use sockets::Datagram;
 pub use topology::Topology;
+pub use workers::idle_part;
 
 /// Nanoseconds in a millisecond of the virtual clock.
 pub const MILLIS: u64 = 1_000_000;

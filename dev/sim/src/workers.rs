@@ -7,12 +7,23 @@ use std::time::Duration;
 
 use weever_block::FlowKey;
 use weever_engine::{FlowLists, FlowMoves, Moved, TeamError};
+use weever_graph::{Graph, Node, Predicate, Verified};
 use weever_host::Host;
 use weever_packet::Nanos;
+use weever_plan::simplify::{ForeignPackets, HandOver, Home, QueueFacts, simplify};
 
 use crate::SimError;
 use crate::sockets::{FLOWS, flow_key};
 use crate::sorter::Sorter;
+
+/// The part of a worker at which nothing is expected: it hands over to worker 0 what arrives.
+pub fn idle_part(whole: &Verified) -> Graph {
+    let registry = weever_blocks_std::registry();
+    let home = |node: &Node| registry.home_for_parts(node).map_or(Home::Any, Home::Elsewhere);
+    let foreign = ForeignPackets::HandOver(HandOver::default());
+    let given = QueueFacts::of(&[], &Predicate::True);
+    simplify(whole, &QueueFacts { home: &home, foreign, ..given }).graph
+}
 
 /// A worker without a core has one again after this time, and so long does a filter take to change.
 const PAUSE: Nanos = 20_000;

@@ -6,10 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weever_engine::{Fit, Moved};
-use weever_graph::{Graph, Node, Predicate, Verified};
 use weever_link::fault::Faults;
-use weever_plan::simplify::{ForeignPackets, HandOver, Home, QueueFacts, simplify};
-use weever_sim::{Datagram, HostId, MILLIS, SECOND, Sim, Topology};
+use weever_sim::{Datagram, HostId, MILLIS, SECOND, Sim, Topology, idle_part};
 
 const FLOWS: u16 = 6;
 const MOVES: usize = 1000;
@@ -220,15 +218,6 @@ fn flows_of_a_worker_that_is_cut_off_go_on_at_another() {
     assert!(!last.contains(&2) && last.contains(&1), "{last:?}");
     all.extend(rest);
     expect_order(all, 3);
-}
-
-/// The part of a worker at which nothing is expected: it hands over what arrives.
-fn idle_part(whole: &Verified) -> Graph {
-    let registry = weever_blocks_std::registry();
-    let home = |node: &Node| registry.home_for_parts(node).map_or(Home::Any, Home::Elsewhere);
-    let foreign = ForeignPackets::HandOver(HandOver::default());
-    let given = QueueFacts::of(&[], &Predicate::True);
-    simplify(whole, &QueueFacts { home: &home, foreign, ..given }).graph
 }
 
 /// The most datagrams of a flow that are under way while the graph changes: the ring to another worker drops those

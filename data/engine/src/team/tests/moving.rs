@@ -55,6 +55,21 @@ impl Turns {
         assert_eq!(sent, packets, "the ring has room");
     }
 
+    /// The packet at this position of each flow arrives at the worker that `at` names, with a turn after each 128.
+    pub(super) fn send_one_of_each(
+        &mut self,
+        at: impl Fn(u64) -> usize,
+        flows: impl Iterator<Item = u64>,
+        position: u64,
+    ) {
+        for (nth, flow) in (1u64..).zip(flows) {
+            self.send(at(flow), flow, position, 1);
+            if nth.is_multiple_of(128) {
+                self.turn();
+            }
+        }
+    }
+
     pub(super) fn owner(&self, flow: u64) -> Option<u16> {
         let owners = self.bench.team.publisher.flow_owners("Seq").expect("it has flows");
         owners.owner(key(flow)).map(|owner| owner.worker)
@@ -186,20 +201,15 @@ pub(super) const A_TURN: usize = 256;
 fn many_flows_move_a_bounded_number_in_each_turn() {
     const FLOWS: u64 = 50_000;
     let mut t = Turns::new(16_384, 2);
-    let mut sent = vec![0; FLOWS as usize];
-    let (mut all, mut random) = (0, 1u64);
+    t.send_one_of_each(|_| 0, 0..FLOWS, 0);
+    t.turn();
+    let mut sent = vec![1; FLOWS as usize];
+    let (mut all, mut random) = (FLOWS, 1u64);
     let mut arrive = |t: &mut Turns, worker, flow: u64| {
         t.send(worker, flow, sent[flow as usize], 1);
         sent[flow as usize] += 1;
         all += 1;
     };
-    for flow in 0..FLOWS {
-        arrive(&mut t, 0, flow);
-        if flow % 128 == 127 {
-            t.turn();
-        }
-    }
-    t.turn();
     let mut traffic = |t: &mut Turns, worker| {
         for _ in 0..32 {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
@@ -274,12 +284,7 @@ fn many_flows_of_a_worker_that_loses_the_node_leave_a_bounded_number_in_each_tur
     let mut t = Turns::new(4096, 2);
     t.bench.team.publisher.set_patience(Duration::from_secs(60));
     t.bench.team.publisher.replace(with_entrance(true)).expect("sound");
-    for flow in 0..FLOWS {
-        t.send(1, flow, 0, 1);
-        if flow % 128 == 127 {
-            t.turn();
-        }
-    }
+    t.send_one_of_each(|_| 1, 0..FLOWS, 0);
     (0..2).for_each(|_| t.turn());
     ASKED.set([0; 2]);
     let mut exported = Vec::new();
@@ -311,12 +316,7 @@ fn moves_that_are_ordered_during_a_change_of_parts_are_carried_out_after_it() {
     let mut t = Turns::new(16_384, 3);
     t.bench.team.publisher.set_patience(Duration::from_secs(60));
     t.bench.team.publisher.replace(with_entrance(true)).expect("sound");
-    for flow in 0..FLOWS {
-        t.send(flow as usize % 2, flow, 0, 1);
-        if flow % 128 == 127 {
-            t.turn();
-        }
-    }
+    t.send_one_of_each(|flow| flow as usize % 2, 0..FLOWS, 0);
     (0..2).for_each(|_| t.turn());
     for (lacks, to) in [(Some(1), 2), (None, 1)] {
         let publisher = t.bench.team.publisher.clone();
@@ -402,12 +402,7 @@ fn an_order_that_has_begun_in_part_goes_on_during_a_change_of_parts() {
     let mut t = Turns::new(4096, 3);
     t.bench.team.publisher.set_patience(Duration::from_secs(60));
     t.bench.team.publisher.replace(with_entrance(true)).expect("sound");
-    for flow in 0..FLOWS {
-        t.send(0, flow, 0, 1);
-        if flow % 128 == 127 {
-            t.turn();
-        }
-    }
+    t.send_one_of_each(|_| 0, 0..FLOWS, 0);
     (0..2).for_each(|_| t.turn());
     let publisher = t.bench.team.publisher.clone();
     let all: Vec<_> = (0..FLOWS).map(|flow| (key(flow), 1)).collect();
@@ -434,12 +429,7 @@ fn many_flows_that_are_ordered_away_before_a_change_of_parts_leave_a_bounded_num
     let mut t = Turns::new(16_384, 3);
     t.bench.team.publisher.set_patience(Duration::from_secs(60));
     t.bench.team.publisher.replace(with_entrance(true)).expect("sound");
-    for flow in 0..FLOWS {
-        t.send(1, flow, 0, 1);
-        if flow % 128 == 127 {
-            t.turn();
-        }
-    }
+    t.send_one_of_each(|_| 1, 0..FLOWS, 0);
     (0..2).for_each(|_| t.turn());
     let publisher = t.bench.team.publisher.clone();
     let all: Vec<_> = (0..FLOWS).map(|flow| (key(flow), 2)).collect();
@@ -501,24 +491,14 @@ fn a_flow_whose_node_is_removed_while_its_state_is_on_its_way_ends() {
 fn packets_that_have_waited_for_states_run_a_bounded_number_in_each_turn_beside_a_full_outbox() {
     const FLOWS: u64 = 1000;
     let mut t = Turns::new(16_384, 2);
-    for flow in 0..FLOWS {
-        t.send(0, flow, 0, 1);
-        if flow % 128 == 127 {
-            t.turn();
-        }
-    }
+    t.send_one_of_each(|_| 0, 0..FLOWS, 0);
     t.turn();
     let all: Vec<_> = (0..FLOWS).map(|flow| (key(flow), 1)).collect();
     let moves = t.bench.team.publisher.begin_moves("Seq", &all).expect("it has flows");
     while !moves.wait_begun(Duration::ZERO) {
         t.turn();
     }
-    for flow in 0..FLOWS {
-        t.send(1, flow, 1, 1);
-        if flow % 128 == 127 {
-            t.turn();
-        }
-    }
+    t.send_one_of_each(|_| 1, 0..FLOWS, 1);
     t.turn();
     let ran = t.counts()[0];
     assert_eq!(ran, FLOWS, "the others wait");

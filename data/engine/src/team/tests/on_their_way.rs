@@ -65,12 +65,7 @@ fn a_flow_that_comes_during_a_round_leaves_without_a_packet_that_wakes_the_worke
     let mut t = Turns::new(4096, 3);
     let flows = 2..2 + 3 * A_TURN as u64;
     t.send(0, 1, 0, 1);
-    for flow in flows.clone() {
-        t.send(1, flow, 0, 1);
-        if flow % 128 == 127 {
-            t.turn();
-        }
-    }
+    t.send_one_of_each(|_| 1, flows.clone(), 0);
     t.until_asleep();
     let publisher = t.bench.team.publisher.clone();
     let first = publisher.begin_moves("Seq", &[(key(1), 1)]).expect("it has flows");
@@ -113,12 +108,7 @@ fn flows_that_are_there_need_no_order_unless_others_are_open() {
 fn looks_at_flows_that_cannot_leave_yet_are_bounded_in_each_turn() {
     const FLOWS: u64 = 2000;
     let mut t = Turns::new(4096, 3);
-    for flow in 0..FLOWS {
-        t.send(0, flow, 0, 1);
-        if flow % 128 == 127 {
-            t.turn();
-        }
-    }
+    t.send_one_of_each(|_| 0, 0..FLOWS, 0);
     t.turn();
     let publisher = t.bench.team.publisher.clone();
     let all = |to| (0..FLOWS).map(|flow| (key(flow), to)).collect::<Vec<_>>();
