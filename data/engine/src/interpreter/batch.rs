@@ -1,10 +1,10 @@
 //! The state of a batch while it walks the graph, and its end: each buffer goes where a node
 //! requested, and buffers that no node claimed are freed.
 
-use weever_block::{Block, Claim, Cx, FlowKey, FlowOwner, FlowOwners, Priority, Requests, Ways};
+use weever_block::{Block, Claim, FlowKey, FlowOwner, FlowOwners, Priority, Requests, Ways};
 use weever_packet::{Burst, Mask, Nanos, bits, number_of};
 
-use super::runtime::{Room, Runtime};
+use super::runtime::Runtime;
 use super::task_queues::{Batch, Task};
 use crate::counters::Cells;
 use crate::faults::Loss;
@@ -264,14 +264,11 @@ impl Dispositions<'_> {
     /// Refuses nothing: packets that the block leaves in the burst are freed.
     fn collect(&mut self, claim: usize, node: u32, tasks: Mask) -> Mask {
         (self.state.collecting, self.state.running) = (Some(claim), node);
-        let Runtime { pool, worker, outboxes, delayed, .. } = &mut *self.runtime;
-        let room = Room { outboxes, delayed };
-        let mut cx = Cx::new(self.now, pool, &mut self.state.requests)
-            .on_worker(*worker)
-            .before(&room)
-            .with_flows(owners(self.program, node));
         if let Some(block) = &mut self.blocks[node as usize] {
-            block.collect(&mut cx, self.burst, tasks);
+            let (requests, flows) = (&mut self.state.requests, owners(self.program, node));
+            self.runtime.call(self.now, requests, flows, |cx| {
+                block.collect(cx, self.burst, tasks);
+            });
         }
         self.drain(node);
         (self.state.collecting, self.state.running) = (None, NO_NODE);

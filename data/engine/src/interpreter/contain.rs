@@ -7,12 +7,11 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use weever_block::{Block, Cx, Mask};
+use weever_block::{Block, Mask};
 use weever_packet::Nanos;
 
 use super::Engine;
 use super::batch::owners;
-use super::runtime::{Room, Runtime};
 use super::task_queues::Batch;
 use super::walk::Walk;
 use crate::faults::Loss;
@@ -60,13 +59,8 @@ impl Walk<'_> {
     fn call(&mut self, node: u32) {
         let Some(block) = &mut self.blocks[node as usize] else { return };
         self.state.running = node;
-        let Runtime { pool, worker, outboxes, delayed, .. } = &mut *self.runtime;
-        let room = Room { outboxes, delayed };
-        let mut cx = Cx::new(self.now, pool, &mut self.state.requests)
-            .on_worker(*worker)
-            .before(&room)
-            .with_flows(owners(self.program, node));
-        block.poll(&mut cx);
+        let (requests, flows) = (&mut self.state.requests, owners(self.program, node));
+        self.runtime.call(self.now, requests, flows, |cx| block.poll(cx));
         self.dispositions().end_call(node);
         self.state.running = NO_NODE;
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weever_block::{Downstream, Priority, SpawnRequest, When};
+use weever_block::{Cx, Downstream, FlowOwners, Priority, Requests, SpawnRequest, When};
 use weever_packet::{BURST, Buffer, Nanos, PoolCache};
 
 use super::following::Following;
@@ -155,6 +155,21 @@ impl Runtime {
 }
 
 impl Runtime {
+    /// Calls a block, or a shortcut, in this worker's context.
+    #[inline(always)]
+    pub(super) fn call<T>(
+        &mut self,
+        now: Nanos,
+        requests: &mut Requests,
+        flows: Option<&FlowOwners>,
+        call: impl FnOnce(&mut Cx<'_>) -> T,
+    ) -> T {
+        let Runtime { pool, worker, outboxes, delayed, .. } = self;
+        let room = Room { outboxes, delayed };
+        let cx = Cx::new(now, pool, requests).on_worker(*worker).before(&room);
+        call(&mut cx.with_flows(flows))
+    }
+
     /// The packet in a frame of the worker's own pool, if its frame is larger than that and it fits: there
     /// are few large frames, and a silent neighbour may have packets wait for seconds.
     fn in_ordinary_frame(&mut self, packet: Buffer) -> Buffer {
@@ -342,9 +357,9 @@ impl Offered {
 }
 
 /// The room for tasks and packets behind a block.
-pub(crate) struct Room<'a> {
-    pub(crate) outboxes: &'a Outboxes,
-    pub(crate) delayed: &'a Later,
+struct Room<'a> {
+    outboxes: &'a Outboxes,
+    delayed: &'a Later,
 }
 
 impl Downstream for Room<'_> {

@@ -8,11 +8,10 @@
 //! One packet alone always goes together with itself, and so do most bursts of one flow. Each node and port is
 //! counted at once; there is nothing to look for and nothing to clear when the tasks have ended.
 
-use weever_block::Cx;
+use weever_block::Ports;
 use weever_packet::{Mask, number_of};
 
 use super::batch::BatchState;
-use super::runtime::{Room, Runtime};
 use super::walk::{Walk, only_sound, ports_of};
 use crate::faults::Loss;
 use crate::schedule::{EntryCode, NO_NODE, Next, NextPlace, Step, StepKind, span};
@@ -85,11 +84,10 @@ impl Walk<'_> {
             return Left::Gone;
         };
         *running = step.node;
-        let Runtime { pool, worker, outboxes, delayed, .. } = &mut *self.runtime;
-        let room = Room { outboxes, delayed };
-        let mut cx = Cx::new(self.now, pool, requests).on_worker(*worker).before(&room);
         let outputs = &mut masks.slots[ports_of(step)];
-        block.run(&mut cx, self.burst, tasks, &mut weever_block::Ports::new(outputs));
+        self.runtime.call(self.now, requests, None, |cx| {
+            block.run(cx, self.burst, tasks, &mut Ports::new(outputs));
+        });
         #[cfg(debug_assertions)]
         (*running = NO_NODE);
         let port = outputs.iter().position(|left| *left != 0);

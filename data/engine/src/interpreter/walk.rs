@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use weever_block::{Block, Cx, Ports, Shortcut};
+use weever_block::{Block, Ports, Shortcut};
 use weever_packet::{Burst, Mask, Nanos, number_of};
 
 use super::batch::{BatchState, Dispositions, count_conflict, owners, record};
-use super::runtime::{Room, Runtime};
+use super::runtime::Runtime;
 use super::task_queues::Batch;
 use crate::faults::{Faults, Loss};
 use crate::schedule::{
@@ -210,13 +210,13 @@ impl Walk<'_> {
             return true;
         };
         *running = step.node;
-        let Runtime { pool, worker, outboxes, delayed, .. } = &mut *self.runtime;
-        let room = Room { outboxes, delayed };
-        let mut cx = Cx::new(self.now, pool, requests).on_worker(*worker).before(&room);
-        if step.kind == StepKind::Sharded {
-            cx = cx.with_flows(owners(self.program, step.node));
-        }
-        block.run(&mut cx, self.burst, input, &mut Ports::new(outputs));
+        let flows = match step.kind {
+            StepKind::Sharded => owners(self.program, step.node),
+            _ => None,
+        };
+        self.runtime.call(self.now, requests, flows, |cx| {
+            block.run(cx, self.burst, input, &mut Ports::new(outputs));
+        });
         // A broken contract is a defect that tests must see. In a release build, requests of the
         // block beyond its edges and counters are its own panic.
         #[cfg(debug_assertions)]
@@ -332,11 +332,10 @@ impl Walk<'_> {
         let number = code.shortcuts[shortcut as usize].number;
         let Some(Some(matcher)) = self.shortcuts.get_mut(number as usize) else { return false };
         self.state.shortcut = Some(number);
-        let Runtime { pool, worker, outboxes, delayed, .. } = &mut *self.runtime;
-        let room = Room { outboxes, delayed };
-        let cx = Cx::new(self.now, pool, &mut self.state.requests);
-        let cx = cx.on_worker(*worker).before(&room);
-        matcher.run(&cx, self.burst, tasks, &mut self.state.ways);
+        let BatchState { requests, ways, .. } = &mut *self.state;
+        self.runtime.call(self.now, requests, None, |cx| {
+            matcher.run(cx, self.burst, tasks, ways);
+        });
         self.state.shortcut = None;
         !self.state.ways.is_empty()
     }
@@ -388,12 +387,10 @@ impl Walk<'_> {
                 continue;
             }
             self.state.running = step.node;
-            let Runtime { pool, worker, outboxes, delayed, .. } = &mut *self.runtime;
-            let room = Room { outboxes, delayed };
-            let cx = Cx::new(self.now, pool, &mut self.state.requests);
             let mut out = [0];
-            let mut cx = cx.on_worker(*worker).before(&room);
-            block.run(&mut cx, self.burst, tasks, &mut Ports::new(&mut out));
+            self.runtime.call(self.now, &mut self.state.requests, None, |cx| {
+                block.run(cx, self.burst, tasks, &mut Ports::new(&mut out));
+            });
             #[cfg(debug_assertions)]
             (self.state.running = NO_NODE);
             let claimed = if self.state.requests.is_empty() { 0 } else { self.drain(step, tasks) };
