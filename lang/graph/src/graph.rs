@@ -1,7 +1,7 @@
 //! The arena.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
 
 use crate::{Node, NodeId, PortId};
@@ -47,12 +47,10 @@ impl Graph {
         id
     }
 
-    /// The node called `name`. Takes constant time for a name that is there, after a first call that
-    /// indexes all names.
+    /// The node called `name`. Takes constant time after a first call that indexes all names, as long as
+    /// few nodes are changed.
     pub fn find(&self, name: &str) -> Option<NodeId> {
-        let indexed = self.names.find(name, &self.nodes);
-        let by_name = || self.iter().find(|(_, n)| n.name == name).map(|(id, _)| id);
-        indexed.or_else(by_name)
+        self.names.find(name, &self.nodes)
     }
 
     /// The node at `id`. Panics if `id` is of another, larger graph.
@@ -62,6 +60,7 @@ impl Graph {
 
     /// The node at `id`, to change. Panics if `id` is of another, larger graph.
     pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        self.names.may_change(id);
         &mut self.nodes[id.index()]
     }
 
@@ -110,21 +109,58 @@ impl Graph {
 /// Smaller graphs are searched.
 const MIN_INDEXED: usize = 32;
 
+/// If more nodes may have other names than when they were indexed, all are indexed anew.
+const MAX_CHANGED: usize = 64;
+
 /// The ids of names, by their hashes. It may be out of date, since nodes can be renamed: every hit is
-/// compared with the node.
+/// compared with the node, and a name that is not there is looked for among those that may be new.
 #[derive(Clone, Default)]
-struct NameIndex(OnceLock<HashMap<u64, NodeId>>);
+struct NameIndex {
+    ids: OnceLock<HashMap<u64, NodeId, BuildHasherDefault<Hashed>>>,
+    /// Nodes that may have been renamed since. Empty without an index.
+    changed: Vec<NodeId>,
+}
+
+/// Keys that are hashes already.
+#[derive(Clone, Copy, Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 impl NameIndex {
     fn add(&mut self, name: &str, id: NodeId) {
-        if let Some(ids) = self.0.get_mut() {
+        if let Some(ids) = self.ids.get_mut() {
             ids.entry(hash(name)).or_insert(id);
+        }
+    }
+
+    fn may_change(&mut self, id: NodeId) {
+        if self.ids.get().is_none() || self.changed.contains(&id) {
+            return;
+        }
+        self.changed.push(id);
+        if self.changed.len() > MAX_CHANGED {
+            *self = NameIndex::default();
         }
     }
 
     /// The node at `id` is gone, and ids above it have gone down by one.
     fn remove(&mut self, name: &str, id: NodeId, nodes: &[Node]) {
-        let Some(ids) = self.0.get_mut() else { return };
+        let Some(ids) = self.ids.get_mut() else { return };
+        self.changed.retain(|at| *at != id);
+        self.changed.iter_mut().filter(|at| **at > id).for_each(|at| at.0 -= 1);
         ids.retain(|_, at| *at != id);
         for at in ids.values_mut().filter(|at| **at > id) {
             at.0 -= 1;
@@ -136,18 +172,24 @@ impl NameIndex {
     }
 
     fn find(&self, name: &str, nodes: &[Node]) -> Option<NodeId> {
+        let is = |id: &NodeId| nodes.get(id.index()).is_some_and(|node| node.name == name);
+        let search = || nodes.iter().position(|node| node.name == name).map(|at| NodeId(at as u32));
         if nodes.len() < MIN_INDEXED {
-            return None;
+            return search();
         }
-        let ids = self.0.get_or_init(|| {
-            let mut ids = HashMap::with_capacity(nodes.len());
+        let ids = self.ids.get_or_init(|| {
+            let mut ids = HashMap::with_capacity_and_hasher(nodes.len(), Default::default());
             for (node, id) in nodes.iter().zip(0..) {
                 ids.entry(hash(&node.name)).or_insert(NodeId(id));
             }
             ids
         });
-        let id = *ids.get(&hash(name))?;
-        nodes.get(id.index()).filter(|node| node.name == name).map(|_| id)
+        match ids.get(&hash(name)).copied() {
+            Some(id) if is(&id) => Some(id),
+            // It has another name by now, or its name has the same hash.
+            Some(_) => search(),
+            None => self.changed.iter().copied().find(is),
+        }
     }
 }
 
@@ -189,5 +231,24 @@ mod tests {
         graph.remove(NodeId(3));
         assert_eq!((graph.find("n3"), graph.find("n4")), (None, Some(NodeId(3))));
         assert_eq!(graph.find("late"), Some(NodeId(99)));
+        assert_eq!(graph.find("other"), Some(NodeId(69)), "the renamed node has gone down too");
+    }
+
+    #[test]
+    fn names_are_found_after_many_have_changed() {
+        let mut graph = Graph::new("g");
+        for i in 0..200 {
+            graph.add(Node::new(format!("n{i}"), NodeKind::Function));
+        }
+        for i in 0..200 {
+            let (old, new) = (format!("n{i}"), format!("m{i}"));
+            assert_eq!((graph.find(&old), graph.find(&new)), (Some(NodeId(i)), None));
+            graph.node_mut(NodeId(i)).name = new.clone();
+            assert_eq!((graph.find(&old), graph.find(&new)), (None, Some(NodeId(i))));
+        }
+        // Of two nodes with one name, the other is found when the first gets another.
+        graph.node_mut(NodeId(20)).name = "m10".into();
+        graph.node_mut(NodeId(10)).name = "x".into();
+        assert_eq!((graph.find("m10"), graph.find("x")), (Some(NodeId(20)), Some(NodeId(10))));
     }
 }

@@ -81,6 +81,9 @@ impl Condition {
 
 /// Whether both clauses can hold: [`conjunction`] without making one.
 fn agree(a: &Clause, b: &Clause) -> bool {
+    // Nodes of a task have mostly come the same way for a while.
+    let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[same..], &b[same..]);
     let (mut i, mut j) = (0, 0);
     while i < a.len() && j < b.len() {
         let ((x, p), (y, q)) = (a[i], b[j]);
@@ -130,20 +133,32 @@ fn common(a: &Clause, b: &Clause) -> Clause {
 pub(crate) struct Conditions<'a> {
     graph: &'a Graph,
     fact_limit: usize,
-    /// When each node runs that the task can reach.
-    runs: HashMap<NodeId, Condition>,
+    /// The nodes that the task can reach, in a topological order, and the place of each of them by its number.
+    reached: &'a [NodeId],
+    places: &'a [u32],
+    /// By place: when the node runs.
+    runs: Vec<Condition>,
     /// For an O-node: when it is `false`, when `true`.
     operators: HashMap<NodeId, [Condition; 2]>,
     never: Condition,
 }
 
 impl<'a> Conditions<'a> {
-    /// `reached` must be the nodes that the task can reach, in a topological order.
-    pub(crate) fn new(graph: &'a Graph, index: &Index, reached: &[NodeId], start: NodeId) -> Self {
+    /// `reached` must be the nodes that the task can reach, in a topological order, where it starts first; `places`
+    /// has the place there of each of them, and any number for other nodes.
+    pub(crate) fn new(
+        graph: &'a Graph,
+        index: &Index,
+        reached: &'a [NodeId],
+        places: &'a [u32],
+    ) -> Self {
+        let start = reached[0];
         let mut all = Conditions {
             graph,
             fact_limit: ((1 << 20) / graph.len().max(1)).clamp(8, 512),
-            runs: HashMap::new(),
+            reached,
+            places,
+            runs: Vec::with_capacity(reached.len()),
             operators: HashMap::new(),
             never: Condition::never(),
         };
@@ -158,20 +173,26 @@ impl<'a> Conditions<'a> {
                 };
                 all.operators.insert(*id, outcome);
             }
-            all.runs.insert(*id, runs);
+            all.runs.push(runs);
         }
         all
     }
 
     /// When `id` runs.
     pub(crate) fn of(&self, id: NodeId) -> &Condition {
-        self.runs.get(&id).unwrap_or(&self.never)
+        let place = self.places[id.index()] as usize;
+        let is_reached = self.reached.get(place) == Some(&id);
+        self.runs.get(place).filter(|_| is_reached).unwrap_or(&self.never)
     }
 
     /// When the task leaves by `port`.
     pub(crate) fn of_port(&self, port: PortId) -> Condition {
         let node = self.graph.node(port.node);
-        let base = match self.operators.get(&port.node) {
+        let outcome = match node.kind {
+            NodeKind::Operator(_) => self.operators.get(&port.node),
+            _ => None,
+        };
+        let base = match outcome {
             Some(outcome) => &outcome[port.port.min(1) as usize],
             None => self.of(port.node),
         };

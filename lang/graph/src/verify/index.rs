@@ -15,8 +15,12 @@ impl NodeSet {
         NodeSet(vec![0; nodes.div_ceil(64)])
     }
 
-    pub(crate) fn insert(&mut self, id: NodeId) {
-        self.0[id.index() / 64] |= 1 << (id.index() % 64);
+    /// Whether it was not there before.
+    pub(crate) fn insert(&mut self, id: NodeId) -> bool {
+        let (word, bit) = (&mut self.0[id.index() / 64], 1 << (id.index() % 64));
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
     }
 
     pub(crate) fn contains(&self, id: NodeId) -> bool {
@@ -82,16 +86,15 @@ fn declared_starts(graph: &Graph) -> Vec<NodeId> {
 
 /// The nodes that dataflow leads to from `from`, without `from` itself.
 pub(crate) fn descendants(graph: &Graph, from: NodeId) -> NodeSet {
-    let mut seen = NodeSet::new(graph.len());
-    for id in reached_from(graph, from).into_iter().skip(1) {
-        seen.insert(id);
-    }
-    seen
+    let mut behind = NodeSet::new(graph.len());
+    reached_from(graph, from)[1..].iter().for_each(|id| _ = behind.insert(*id));
+    behind
 }
 
 /// `from`, then the nodes that dataflow leads to from there, in no particular order.
 pub(crate) fn reached_from(graph: &Graph, from: NodeId) -> Vec<NodeId> {
-    let mut seen = HashSet::from([from]);
+    let mut seen = NodeSet::new(graph.len());
+    seen.insert(from);
     let (mut reached, mut next) = (vec![from], 0);
     while let Some(id) = reached.get(next).copied() {
         next += 1;

@@ -1,7 +1,5 @@
 //! Checks of the nodes that one task can run: conflicting effects, blocking nodes, double enabling.
 
-use std::collections::HashMap;
-
 use super::condition::Conditions;
 use super::index::FindingList;
 use super::index::{Index, NodeSet, descendants, reached_from};
@@ -12,7 +10,9 @@ const MAX_EDGES_COMPARED: usize = 256;
 
 /// Runs every check for every place where a task may start.
 pub(crate) fn check(graph: &Graph, index: &Index, order: &[NodeId], report: &mut FindingList) {
-    let mut reach = Reach { graph, cache: HashMap::new() };
+    let mut reach = Reach { graph, known: vec![None; graph.len()] };
+    // The place of each node among those that a task reaches.
+    let mut places = vec![0; graph.len()];
     let mut position = vec![0; graph.len()];
     for (at, id) in order.iter().enumerate() {
         position[id.index()] = at;
@@ -20,8 +20,11 @@ pub(crate) fn check(graph: &Graph, index: &Index, order: &[NodeId], report: &mut
     for start in index.starts(graph) {
         let mut reached = reached_from(graph, start);
         reached.sort_by_key(|id| position[id.index()]);
-        let conditions = Conditions::new(graph, index, &reached, start);
-        let task = Task { graph, index, reached, conditions };
+        for (id, place) in reached.iter().zip(0..) {
+            places[id.index()] = place;
+        }
+        let conditions = Conditions::new(graph, index, &reached, &places);
+        let task = Task { graph, index, reached: &reached, conditions };
         task.conflicts(&mut reach, report);
         task.blocking(&mut reach, report);
         task.enabled_twice(report);
@@ -31,13 +34,14 @@ pub(crate) fn check(graph: &Graph, index: &Index, order: &[NodeId], report: &mut
 /// Reachability, computed for the queried nodes.
 struct Reach<'a> {
     graph: &'a Graph,
-    cache: HashMap<NodeId, NodeSet>,
+    /// By node.
+    known: Vec<Option<NodeSet>>,
 }
 
 impl Reach<'_> {
     fn leads(&mut self, from: NodeId, to: NodeId) -> bool {
-        let graph = self.graph;
-        self.cache.entry(from).or_insert_with(|| descendants(graph, from)).contains(to)
+        let known = &mut self.known[from.index()];
+        known.get_or_insert_with(|| descendants(self.graph, from)).contains(to)
     }
 }
 
@@ -45,7 +49,7 @@ struct Task<'a> {
     graph: &'a Graph,
     index: &'a Index,
     /// The nodes that the task can reach, in a topological order.
-    reached: Vec<NodeId>,
+    reached: &'a [NodeId],
     conditions: Conditions<'a>,
 }
 
