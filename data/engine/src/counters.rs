@@ -80,21 +80,32 @@ impl Cells {
         self.cell(counter).store(value, Relaxed);
     }
 
-    /// Carries out a change, in the cells that it touches.
+    /// Carries out a change, in the cells of counters that go: most of them have counted nothing. A slot
+    /// that no counter has is 0, so that counters which come need no work.
     pub(crate) fn recount(&self, recount: &Recount) {
-        for slot in recount.fresh.iter().flat_map(|slots| slots.clone()) {
-            self.set(Counter::at(slot as usize), 0);
-        }
         for (from, to) in &recount.moves {
-            self.add(*to, self.cell(*from).load(Relaxed));
+            let count = self.take(*from);
+            if count != 0 {
+                self.add(*to, count);
+            }
         }
         for (way, counters) in &recount.ways {
-            // Packets have taken few of the ways since the change before.
-            let packets = self.cell(*way).load(Relaxed);
+            let packets = self.take(*way);
             if packets != 0 {
                 counters.iter().for_each(|counter| self.add(*counter, packets));
             }
         }
+    }
+
+    /// The value of a counter, which becomes 0.
+    #[inline]
+    fn take(&self, counter: Counter) -> u64 {
+        let cell = self.cell(counter);
+        let count = cell.load(Relaxed);
+        if count != 0 {
+            cell.store(0, Relaxed);
+        }
+        count
     }
 
     fn read(&self, label: Label, counter: Counter, on_ways: u64) -> Reading {
@@ -268,4 +279,23 @@ pub fn sum(engines: &[Vec<Reading>]) -> Vec<Reading> {
         }
     }
     total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slots::total;
+
+    /// So a counter that is given the slot later begins at 0.
+    #[test]
+    fn slots_of_counters_that_go_are_empty() {
+        let cells = Cells::new(Arc::new(Layout::new()), 40);
+        let [gone, heir, way] = [10, 11, 12].map(Counter::at);
+        cells.add(gone, 5);
+        cells.add(heir, 1);
+        cells.add(way, 3);
+        let ways = vec![(way, [heir, total::USED].into())];
+        cells.recount(&Recount { moves: vec![(gone, heir)], ways });
+        assert_eq!([gone, heir, way, total::USED].map(|slot| cells.take(slot)), [0, 9, 0, 3]);
+    }
 }

@@ -4,60 +4,59 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, fence};
+use std::sync::atomic::fence;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[cfg(loom)]
-use loom::sync::{Condvar, Mutex, MutexGuard};
+use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[cfg(not(loom))]
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 /// The most items that may wait. A worker that leaves more is stuck, or no thread has run it for
 /// long.
 const MAX_QUEUED: usize = 256;
 
+/// How often [`Mailbox::wait`] looks. A turn takes microseconds, and the work for a change milliseconds.
+const LOOK_EVERY: Duration = Duration::from_micros(50);
+
 /// A queue of items, numbered in rising order, from one thread to one worker, which returns each
 /// item when it has carried it out.
 ///
 /// An item is first *placed* and then *published*, so that several workers can have theirs before
-/// any of them acts. While nothing is published, a check costs the worker one load.
+/// any of them acts. While nothing is published, a check costs the worker one load. It wakes nobody
+/// when it has carried an item out: that system call would cost it as much as a small change.
 #[derive(Debug)]
 pub struct Mailbox<T> {
     /// The number of the latest published item.
     published: AtomicU64,
+    /// The number of the item that the worker has completed last.
+    adopted: AtomicU64,
+    /// Whether a thread runs the worker. A worker that starts running takes pending items first.
+    runs: AtomicBool,
     inside: Mutex<Inside<T>>,
-    changed: Condvar,
 }
 
 #[derive(Debug)]
 struct Inside<T> {
     queued: VecDeque<(u64, T)>,
     done: Vec<T>,
-    adopted: u64,
-    /// Whether a thread runs the worker. A worker that starts running takes pending items first.
-    runs: bool,
     /// Whether the worker has been dropped.
     closed: bool,
 }
 
 impl<T> Default for Mailbox<T> {
     fn default() -> Mailbox<T> {
-        let inside = Inside {
-            queued: VecDeque::new(),
-            done: Vec::new(),
-            adopted: 0,
-            runs: false,
-            closed: false,
-        };
+        let inside = Inside { queued: VecDeque::new(), done: Vec::new(), closed: false };
         Mailbox {
             published: AtomicU64::new(0),
+            adopted: AtomicU64::new(0),
+            runs: AtomicBool::new(false),
             inside: Mutex::new(inside),
-            changed: Condvar::new(),
         }
     }
 }
@@ -105,32 +104,27 @@ impl<T> Mailbox<T> {
 
     /// Called by the worker: item `number` is done; returns it to the other side.
     pub fn done(&self, number: u64, item: T) {
-        let mut inside = self.lock();
-        inside.adopted = number;
-        inside.done.push(item);
-        drop(inside);
-        self.changed.notify_all();
+        self.lock().done.push(item);
+        self.adopted.store(number, Ordering::Release);
     }
 
     /// Called by the worker: says whether a thread runs it from now on.
     pub fn set_runs(&self, runs: bool) {
-        self.lock().runs = runs;
-        self.changed.notify_all();
+        self.runs.store(runs, Ordering::Release);
     }
 
     /// Whether a thread runs the worker.
     pub fn runs(&self) -> bool {
-        self.lock().runs
+        self.runs.load(Ordering::Acquire)
     }
 
     /// Called by the worker when it is dropped: pending and later items are discarded.
     pub fn close(&self) {
         let mut inside = self.lock();
         inside.closed = true;
-        inside.runs = false;
         inside.queued.clear();
         drop(inside);
-        self.changed.notify_all();
+        self.set_runs(false);
     }
 
     /// Takes the items that the worker has returned.
@@ -141,26 +135,23 @@ impl<T> Mailbox<T> {
 
     /// The number of the item that the worker completed last.
     pub fn adopted(&self) -> u64 {
-        self.lock().adopted
+        self.adopted.load(Ordering::Acquire)
     }
 
     /// Whether the worker has completed item `number`, or no thread runs it.
     pub fn is_settled(&self, number: u64) -> bool {
-        let inside = self.lock();
-        inside.adopted >= number || !inside.runs
+        self.adopted() >= number || !self.runs()
     }
 
     /// Blocks until the worker has completed item `number` or no thread runs it, at most until
     /// `until`. Returns false on timeout.
     pub fn wait(&self, number: u64, until: Instant) -> bool {
-        let mut inside = self.lock();
-        while inside.adopted < number && inside.runs {
+        while !self.is_settled(number) {
             let left = until.saturating_duration_since(Instant::now());
             if left == Duration::ZERO {
                 return false;
             }
-            let waited = self.changed.wait_timeout(inside, left);
-            inside = waited.unwrap_or_else(PoisonError::into_inner).0;
+            std::thread::sleep(left.min(LOOK_EVERY));
         }
         true
     }

@@ -265,8 +265,6 @@ pub(crate) struct Others<'a> {
 /// The work that remains for an engine's cells when the graph changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recount {
-    /// Slots that are used from now on, and begin at 0.
-    pub(crate) fresh: Vec<Range<u32>>,
     /// Counters that lie elsewhere now: where they were, in this order, and where their values go.
     pub(crate) moves: Vec<(Counter, Counter)>,
     /// Ways that are gone, and for each the counters to which its packets are added.
@@ -336,8 +334,7 @@ impl Layout {
         others: &Others<'_>,
         of_node: impl Fn(&str) -> Option<&'a NodeCounters>,
     ) -> Recount {
-        let firsts = |layout: &Layout| layout.ranges().map(|range| range.start).collect();
-        let (before, now): (HashSet<u32>, HashSet<u32>) = (firsts(old), firsts(self));
+        let now: HashSet<u32> = self.ranges().map(|range| range.start).collect();
         let mut successors =
             Successors { others, slots, of_node, layout: self, found: HashMap::new(), retired: 0 };
         let mut recount = Recount::default();
@@ -365,7 +362,6 @@ impl Layout {
             }
         }
         recount.moves.sort_unstable_by_key(|(from, _)| *from);
-        recount.fresh = self.ranges().filter(|range| !before.contains(&range.start)).collect();
         recount
     }
 }

@@ -50,32 +50,30 @@ impl Engine {
             self.blocks.resize_with(update.plan.program.nodes.len(), || None);
         }
         for built in &mut update.built {
-            let plan = &update.plan.program.nodes[built.place as usize];
             let old = &mut self.blocks[built.place as usize];
-            let went_on = built.follows && {
+            let is_first = old.is_none();
+            let mut went_on = false;
+            if built.follows {
+                let name = || &update.plan.program.nodes[built.place as usize].name;
                 match hand_over(old, &mut built.block) {
-                    Ok(None) => false,
-                    Ok(Some(Ok(()))) => true,
-                    Ok(Some(Err(state))) => {
-                        update.refused.push((plan.name.clone(), state));
-                        false
-                    }
+                    Ok(None) => {}
+                    Ok(Some(Ok(()))) => went_on = true,
+                    Ok(Some(Err(state))) => update.refused.push((name().clone(), state)),
                     Err(panic) => {
-                        self.faults.panicked(&plan.name, now, &*panic);
-                        update.refused.push((plan.name.clone(), Box::new(())));
-                        false
+                        self.faults.panicked(name(), now, &*panic);
+                        update.refused.push((name().clone(), Box::new(())));
                     }
                 }
-            };
-            let is_first = old.is_none();
-            std::mem::swap(old, &mut built.block);
-            if !built.follows {
+            } else {
                 // A block that takes another's place is polled when that would have been.
                 self.runtime.deadlines.set(built.place, None, now);
             }
-            // The flows of a block that starts afresh have ended.
-            if let Some(flows) = plan.flows.as_ref().filter(|_| !went_on && !is_first) {
-                flows.owners.release_all(self.runtime.worker);
+            std::mem::swap(old, &mut built.block);
+            if !went_on && !is_first {
+                // The flows of a block that starts afresh have ended.
+                let plan = &update.plan.program.nodes[built.place as usize];
+                let flows = plan.flows.iter();
+                flows.for_each(|flows| flows.owners.release_all(self.runtime.worker));
             }
         }
         for place in &update.gone {
