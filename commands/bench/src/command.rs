@@ -10,8 +10,8 @@ use clap::{Args, Subcommand};
 use crate::samples::Plan;
 use crate::{
     BenchError, Report, Samples, app, corec, counts, echo_clients, forward, in_memory,
-    instructions, isolation, latency, live, memcached, modes, overload, programs, search, sizes,
-    steer_xdp, tcp, udp,
+    instructions, isolation, latency, live, memcached, modes, outage, overload, programs, search,
+    sizes, steer_xdp, tcp, udp,
 };
 
 /// Arguments of `weever bench`.
@@ -109,6 +109,8 @@ enum Part {
     Live,
     /// The stack when much happens at once: flows that move under load, changes of a large graph
     Overload,
+    /// How long a service is away when its addresses come back with another link address (needs root)
+    Outage,
     /// Waiting for packets in each mode: rate, round-trip times, CPU time, context switches (needs
     /// root)
     Modes,
@@ -214,6 +216,7 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::Forward => forward::run(plan(5, 800)),
         Part::Live => live::run(plan(5, 0)),
         Part::Overload => overload::run(plan(5, 400)),
+        Part::Outage => outage::run(plan(5, 0)),
         Part::Modes => modes::run(plan(3, 700)),
         Part::SteerXdp => steer_xdp::run(plan(11, 0)),
         Part::Isolation { svg } => isolation::run(plan(3, 800), svg.as_deref()),

@@ -19,7 +19,7 @@ use crate::app::{Datagrams, Exchange};
 use crate::in_memory::Contender;
 use crate::search::{flows, xdp};
 use crate::tcp::{Conversation, Smoltcp, Weever};
-use crate::{BenchError, forward, live};
+use crate::{BenchError, forward, live, overload};
 
 /// Packets in a scenario about packets; as many go through before, uncounted.
 const PACKETS: usize = 64 * 256;
@@ -31,6 +31,8 @@ const CHANGES: usize = 40;
 /// Requests to a server with the stack in its thread.
 const REQUESTS: usize = 64 * 64;
 const REQUEST: &str = "request";
+/// A worker's turn with a change, without the control thread's work for it.
+const TURN: &str = "turn";
 /// Rounds of the server in which a request has to be answered.
 const ROUNDS: usize = 1000;
 
@@ -48,7 +50,7 @@ struct Scenario {
     prepare: fn() -> Result<Work, BenchError>,
 }
 
-const SCENARIOS: [Scenario; 18] = [
+const SCENARIOS: [Scenario; 19] = [
     Scenario { name: "receive-1", unit: "packet", prepare: || packets(Service::Discard, 1) },
     Scenario { name: "receive-64", unit: "packet", prepare: || packets(Service::Discard, 64) },
     Scenario {
@@ -87,6 +89,7 @@ const SCENARIOS: [Scenario; 18] = [
     Scenario { name: "smoltcp-transaction", unit: "transaction", prepare: smoltcp_transactions },
     Scenario { name: "flow-added", unit: "flow", prepare: flows_added },
     Scenario { name: "change-20-blocks", unit: "change", prepare: changes },
+    Scenario { name: "change-10k-worker", unit: TURN, prepare: turns_of_changes },
 ];
 
 /// Runs a scenario and says how much work it was: a number and its unit. Without a name, lists them.
@@ -100,8 +103,9 @@ pub(crate) fn run(name: Option<&str>) -> Result<String, BenchError> {
         return Err(BenchError::of("instructions")(message));
     };
     let mut work = (scenario.prepare)()?;
-    // Of requests, only the server's part is counted.
-    let units = if scenario.unit == REQUEST { work()? } else { counted(&mut *work)? };
+    // Of requests, only the server's part is counted, and of changes in a large graph the worker's.
+    let in_parts = [REQUEST, TURN].contains(&scenario.unit);
+    let units = if in_parts { work()? } else { counted(&mut *work)? };
     Ok(format!("{units} {}\n", scenario.unit))
 }
 
@@ -233,6 +237,19 @@ fn changes() -> Result<Work, BenchError> {
     }))
 }
 
+/// Changes of twenty blocks in a graph of ten thousand, of which only the worker's turns count.
+fn turns_of_changes() -> Result<Work, BenchError> {
+    Ok(Box::new(|| {
+        overload::turns_of_changes(|turn| {
+            let mut work = || {
+                turn();
+                Ok(1)
+            };
+            counted(&mut work).map(drop)
+        })
+    }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,6 +267,7 @@ mod tests {
                 "tcp-transaction" | "smoltcp-transaction" => {
                     format!("{TRANSACTIONS} transaction\n")
                 }
+                "change-10k-worker" => "20 turn\n".to_owned(),
                 library if library.starts_with("library-") => format!("{REQUESTS} request\n"),
                 _ => format!("{PACKETS} packet\n"),
             };

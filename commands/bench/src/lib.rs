@@ -26,6 +26,7 @@ mod latency;
 mod live;
 mod memcached;
 mod modes;
+mod outage;
 mod overload;
 mod peers;
 mod plot;

@@ -86,17 +86,42 @@ impl Stage {
     fn changes(&mut self) -> Result<[Vec<f64>; 2], TeamError> {
         let (mut worker, mut control) = (Vec::new(), Vec::new());
         for number in 0..CHANGES {
-            let changes = if number % 2 == 0 { blocks_come() } else { blocks_go() };
             let started = Instant::now();
-            self.publisher.change(&changes)?;
+            self.publish(number)?;
             control.push(started.elapsed().as_secs_f64() * 1e6);
-            self.now += 1;
             let started = Instant::now();
-            self.worker.turn(self.now);
+            self.turn();
             worker.push(started.elapsed().as_secs_f64() * 1e6);
         }
         Ok([worker, control])
     }
+
+    /// The control thread's part of a change: blocks come with an even number and go with an odd one.
+    fn publish(&self, number: usize) -> Result<(), TeamError> {
+        let changes = if number.is_multiple_of(2) { blocks_come() } else { blocks_go() };
+        self.publisher.change(&changes).map(drop)
+    }
+
+    /// The worker's part.
+    fn turn(&mut self) {
+        self.now += 1;
+        self.worker.turn(self.now);
+    }
+}
+
+/// Changes of which `counted` runs the worker's turns; returns how many.
+pub(crate) fn turns(
+    counted: impl Fn(&mut dyn FnMut()) -> Result<(), BenchError>,
+) -> Result<usize, BenchError> {
+    let (mut left, _right) = pair(&MemoryConfig::default()).map_err(BenchError::of("link"))?;
+    let mut stage = Stage::new(left.take_queues(), pool()?).map_err(BenchError::of("team"))?;
+    // The first changes make room for the nodes that come and go.
+    stage.changes().map_err(BenchError::of("change"))?;
+    for number in 0..CHANGES {
+        stage.publish(number).map_err(BenchError::of("change"))?;
+        counted(&mut || stage.turn())?;
+    }
+    Ok(CHANGES)
 }
 
 fn name(chain: usize, place: usize) -> String {
@@ -158,8 +183,7 @@ mod tests {
         let nodes = stage.publisher.graph().len();
         for (changes, more) in [(blocks_come(), BLOCKS), (blocks_go(), 0)] {
             stage.publisher.change(&changes).unwrap();
-            stage.now += 1;
-            stage.worker.turn(stage.now);
+            stage.turn();
             assert_eq!(stage.publisher.graph().len(), nodes + more);
         }
         assert_eq!(stage.worker.engine().counters().faults(), []);

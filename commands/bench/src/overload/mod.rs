@@ -14,6 +14,8 @@ mod veth;
 use crate::samples::Plan;
 use crate::{BenchError, Report};
 
+pub(crate) use change::turns as turns_of_changes;
+
 pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
     let mut report = Report::new("overload");
     slow_link::measure(&mut report)?;
