@@ -27,7 +27,12 @@ struct Shared {
 }
 
 fn shared(sockets: u16, threads: u16) -> Shared {
-    let (net, pool) = (Fixture::pair(1).unwrap(), pool(4096));
+    shared_each(1, sockets, threads)
+}
+
+/// So many device queues, with so many sockets each.
+fn shared_each(device_queues: u32, sockets: u16, threads: u16) -> Shared {
+    let (net, pool) = (Fixture::pair(device_queues).unwrap(), pool(4096));
     let sharing = AfXdpConfig {
         sockets_per_queue: sockets,
         threads_per_queue: threads,
@@ -59,8 +64,12 @@ fn is_readable(queue: &dyn LinkQueue) -> bool {
 
 impl Shared {
     fn send(&mut self, number: u32) {
+        self.send_by(0, number);
+    }
+
+    fn send_by(&mut self, device_queue: u16, number: u32) {
         let end = Instant::now() + PATIENCE;
-        while !self.peer.send(0, &frame(number)) {
+        while !self.peer.send(device_queue, &frame(number)) {
             assert!(Instant::now() < end, "the peer cannot send");
         }
     }
@@ -119,6 +128,34 @@ fn each_takes_its_part_and_a_helper_that_is_not_one_takes_nothing() {
     let threads = Arc::clone(&link.threads);
     link.ends_with_every_frame_at_home();
     assert_eq!(threads.arrived(), [0; 3], "they keep no ring open");
+}
+
+#[test]
+fn several_queues_have_several_threads_each() {
+    require_net_admin!();
+    let mut link = shared_each(2, 2, 2);
+    let mut by: [Vec<usize>; 4] = Default::default();
+    let (end, mut sent) = (Instant::now() + PATIENCE, 0);
+    while by.iter().any(Vec::is_empty) || by.iter().map(Vec::len).sum::<usize>() < sent as usize {
+        assert!(Instant::now() < end, "{sent} sent: {by:?}");
+        if by.iter().any(Vec::is_empty) {
+            for _ in 0..8 {
+                link.send_by((sent % 2) as u16, sent);
+                sent += 1;
+            }
+        }
+        // Helpers first: each of the four finds packets.
+        for socket in [1, 3, 0, 2] {
+            by[socket].extend(link.polls(socket));
+        }
+    }
+    for (socket, numbers) in by.iter().enumerate() {
+        assert!(numbers.iter().all(|number| number % 2 == socket / 2), "of its queue: {by:?}");
+    }
+    let mut all = by.concat();
+    all.sort_unstable();
+    assert_eq!(all, (0..sent as usize).collect::<Vec<_>>(), "each packet once");
+    link.ends_with_every_frame_at_home();
 }
 
 #[test]
