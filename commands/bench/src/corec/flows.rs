@@ -14,10 +14,10 @@ use crate::{BenchError, Report};
 /// Routers for a huge flow: with queues of their own, only one of several threads would receive it.
 const HUGE: [Serving; 5] = [
     Serving::Shared(1),
-    Serving::Ordered(2),
-    Serving::Ordered(4),
     Serving::Shared(2),
     Serving::Shared(4),
+    Serving::Ordered(2),
+    Serving::Ordered(4),
 ];
 /// Routers for many flows.
 const MANY: [Serving; 5] = [
@@ -57,8 +57,8 @@ const AT_ROUTER: [AtRouter; 3] = [
 const LOSSES: [&str; HUGE.len() - 1] = [
     "huge_flow_loss",
     "huge_flow_loss_4_threads",
-    "huge_flow_loss_unordered",
-    "huge_flow_loss_unordered_4_threads",
+    "huge_flow_loss_ordered",
+    "huge_flow_loss_ordered_4_threads",
 ];
 
 /// A router, and what it did to a kind of load.
