@@ -4,7 +4,7 @@
 //! hashed items for spread evenly. Rules are a matroid, so the items that have the greatest values together are
 //! found one by one.
 
-use super::{Assignment, Item, Partial};
+use super::assignment::{Assignment, Item, Partial};
 
 /// Prices of the fluid that are tried for a bound.
 const PRICES: u32 = 5;

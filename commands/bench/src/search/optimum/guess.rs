@@ -1,6 +1,6 @@
 //! Good assignments by a local search with restarts.
 
-use super::{Assignment, Item, Used};
+use super::assignment::{Assignment, Item, Used};
 use crate::search::quality::Dice;
 
 /// Local optima that the local search leaves by random steps.

@@ -5,28 +5,21 @@
 //! knowing where it goes. A local search with restarts finds a good assignment. Partial assignments, the heaviest
 //! items first, are then continued in the order of their bounds, until the best of them is as good as it.
 
+mod assignment;
 mod bound;
 mod guess;
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+use assignment::Partial;
+pub(super) use assignment::{Assignment, Item};
 use guess::Guess;
 
 /// Partial assignments that are continued, at most.
 const MOST_NODES: u32 = 20_000;
 /// Costs are searched to this share of the cost.
 const PRECISION: f64 = 0.001;
-
-/// Flows that go to a queue together, or are hashed.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Item {
-    pub(super) weight: f64,
-    /// The variance that hashing them adds, as a multiple of that of a flow of weight 1.
-    pub(super) doubt: f64,
-    /// The pools of entries that have a rule for them, a bit each; 0 if there is none.
-    pub(super) pools: u32,
-}
 
 /// The least cost lies between them. They are one if it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,57 +28,7 @@ pub(super) struct Bounds {
     pub(super) upper: f64,
 }
 
-/// Items, the share of hashed packets that each queue gets, and the room for rules.
-pub(super) struct Assignment {
-    items: Vec<Item>,
-    spread: Vec<f64>,
-    /// The entries that each set of pools has, by the bits of the set.
-    room: Vec<u32>,
-    /// The items by their doubt, the greatest first.
-    by_doubt: Vec<usize>,
-    /// The variance of hashing a flow of weight 1.
-    unit: f64,
-    total: f64,
-    /// Costs below this are as good as none.
-    floor: f64,
-}
-
-/// The entries in use of each set of pools: rules of items that can use no other pools.
-type Used = Vec<u32>;
-
-/// The first `at` items are assigned.
-#[derive(Clone)]
-struct Partial {
-    at: usize,
-    bound: f64,
-    loads: Vec<f64>,
-    doubt: f64,
-    used: Used,
-}
-
 impl Assignment {
-    /// `pools` are the entries of each pool, and `most` those of all.
-    pub(super) fn new(
-        mut items: Vec<Item>,
-        spread: Vec<f64>,
-        pools: &[u32],
-        most: u32,
-        floor: f64,
-    ) -> Assignment {
-        items.sort_by(|a, b| b.weight.total_cmp(&a.weight));
-        let mut by_doubt: Vec<usize> = (0..items.len()).collect();
-        by_doubt.sort_by(|a, b| items[*b].doubt.total_cmp(&items[*a].doubt));
-        let room = (0..1_u32 << pools.len())
-            .map(|set| {
-                let inside = pools.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1);
-                inside.map(|(_, room)| *room).fold(0, u32::saturating_add).min(most)
-            })
-            .collect();
-        let total = items.iter().map(|i| i.weight).sum();
-        let unit = spread.iter().map(|s| s * (1.0 - s)).sum();
-        Assignment { items, spread, room, by_doubt, unit, total, floor }
-    }
-
     /// The least cost, unless that is above `known`, which is the upper bound then.
     pub(super) fn solve(&self, known: f64) -> Bounds {
         let used = vec![0; self.room.len()];
@@ -114,28 +57,6 @@ impl Assignment {
     /// Whether a cost is notably below the best.
     fn improves(&self, cost: f64, best: f64) -> bool {
         cost + PRECISION * cost.max(self.floor) < best
-    }
-
-    /// Whether one more item can have a rule, by Hall's theorem: no set of pools serves more items that depend
-    /// on it than it has entries.
-    fn fits(&self, used: &Used, pools: u32) -> bool {
-        let full = |set: usize| pools & !(set as u32) == 0 && used[set] >= self.room[set];
-        pools != 0 && !(0..used.len()).any(full)
-    }
-
-    fn take(used: &mut Used, pools: u32) {
-        let within = used.iter_mut().enumerate().filter(|(set, _)| pools & !(*set as u32) == 0);
-        within.for_each(|(_, used)| *used += 1);
-    }
-
-    fn release(used: &mut Used, pools: u32) {
-        let within = used.iter_mut().enumerate().filter(|(set, _)| pools & !(*set as u32) == 0);
-        within.for_each(|(_, used)| *used -= 1);
-    }
-
-    fn cost_of(&self, squares: f64, doubt: f64) -> f64 {
-        let n = self.spread.len() as f64;
-        ((squares + doubt * self.unit) / n - (self.total / n).powi(2)).max(0.0)
     }
 
     /// The same with one more item assigned: to each queue, or hashed. Once no further item has room, all
