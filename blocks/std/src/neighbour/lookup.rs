@@ -16,8 +16,6 @@ use super::{Protocol, neighbours, send};
 use crate::host::{NeighbourSnapshot as Snapshot, Neighbourhood, Reader, Session};
 
 const REQUEST: usize = 0;
-/// The spawn edge back to the block, for packets that come while another worker has access to the neighbours.
-const AGAIN: usize = 1;
 const WAITING: usize = 0;
 const KNOWN: usize = 0;
 const UNREACHABLE: usize = 1;
@@ -40,7 +38,7 @@ pub(crate) const fn lookup<F: Protocol>(
     ports: &'static [PortDoc],
 ) -> BlockType {
     BlockType {
-        spawns: &["request", "again"],
+        spawns: &["request"],
         notifies: &["waiting"],
         effects: MARKS.union(Effects::CONSUMES).union(Effects::BLOCKS).union(Effects::STATEFUL),
         state: StateKind::Replicated,
@@ -108,6 +106,10 @@ impl<F: Protocol> Block for Lookup<F> {
         }
     }
 
+    fn poll(&mut self, cx: &mut Cx<'_>) {
+        self.waiting.wake(cx, WAITING);
+    }
+
     /// Packets go on waiting at the node: those that come later must not overtake them.
     fn export_state(&mut self) -> Option<State> {
         let waiting = std::mem::take(&mut self.waiting);
@@ -152,7 +154,7 @@ impl<F: Protocol> Lookup<F> {
     #[cold]
     fn hold(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask) -> Mask {
         let (neighbours, now) = (&self.neighbours, cx.now);
-        // Packets to other neighbours need no access; without it, packets that come to wait are woken to look again.
+        // Packets to other neighbours need no access.
         let mut session = None;
         let is_asked = |of| {
             let session = session.get_or_insert_with(|| neighbours.try_session(now));
@@ -160,11 +162,11 @@ impl<F: Protocol> Lookup<F> {
         };
         let looks = |packet: &Buffer| (!goes_by_itself(packet)).then(|| F::next_hop(packet));
         let key = |of| neighbours.wait_key(of);
-        let (held, again) = self.waiting.hold(cx, burst, input, (WAITING, key), looks, is_asked);
+        let held = self.waiting.hold(cx, burst, input, (WAITING, key), looks, is_asked);
         drop(session);
-        cx.spawn(AGAIN, again);
+        self.waiting.set_deadline(cx);
         self.tell();
-        held | again
+        held
     }
 
     #[cold]
@@ -212,7 +214,7 @@ impl<F: Protocol> Lookup<F> {
         left
     }
 
-    /// Has packets look again after those that are queued already; others to the same neighbours stay behind them.
+    /// Has packets wait and look again soon. Returns those that left, since there is no frame for them.
     #[cold]
     fn ask_again(
         &mut self,
@@ -221,20 +223,21 @@ impl<F: Protocol> Lookup<F> {
         unknown: Mask,
         ports: &mut Ports<'_>,
     ) -> Mask {
-        let mut again = 0;
+        let mut full = 0;
         for task in bits(unknown) {
             let Some(packet) = burst.get_mut(task) else { continue };
             if shrink(cx, packet) {
                 let of = F::next_hop(packet);
                 self.waiting.begin(packet, of, cx.now);
-                again |= 1 << task;
+                self.waiting.look_again(cx, task, self.neighbours.wait_key(of));
             } else {
-                ports.enable(FULL, 1 << task);
+                full |= 1 << task;
             }
         }
-        cx.spawn(AGAIN, again);
+        ports.enable(FULL, full);
+        self.waiting.set_deadline(cx);
         self.tell();
-        unknown & !again
+        full
     }
 
     /// Lets the neighbourhood know whether packets wait here: those that come later may not pass by.

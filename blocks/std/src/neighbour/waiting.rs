@@ -1,5 +1,7 @@
 //! Packets that wait for their neighbour leave before those that come later.
 
+use std::collections::BTreeSet;
+
 use weever_block::{Buffer, Burst, Cx, Mask, Nanos, bits};
 use weever_packet::{Flags, Meta, NOWHERE};
 
@@ -14,11 +16,15 @@ pub(super) struct Waiting<K> {
     /// while any packet waits, and strangers choose the neighbours: a search has no worst case.
     list: Vec<(K, Nanos)>,
     tidied: Nanos,
+    /// The keys of packets that wait only because another worker had access to the neighbours: they are to look again.
+    again: BTreeSet<u64>,
+    /// When they look.
+    again_at: Nanos,
 }
 
 impl<K> Default for Waiting<K> {
     fn default() -> Self {
-        Waiting { list: Vec::new(), tidied: 0 }
+        Waiting { list: Vec::new(), tidied: 0, again: BTreeSet::new(), again_at: 0 }
     }
 }
 
@@ -26,6 +32,8 @@ impl<K> Default for Waiting<K> {
 const MOST_WAITING: usize = 1024;
 /// Longer than it takes packets to go on once their neighbour has answered.
 const TIDY: Nanos = weever_net::SECOND;
+/// A packet that finds another worker at the neighbours looks again after this: nobody has access for long.
+const AGAIN: Nanos = 50_000;
 
 impl<K: NeighbourKey> Waiting<K> {
     /// Whether no packet waits.
@@ -38,6 +46,27 @@ impl<K: NeighbourKey> Waiting<K> {
     pub(super) fn begin(&mut self, packet: &mut Buffer, neighbour: K, now: Nanos) {
         packet.meta_mut().flags = packet.meta().flags.with(Flags::WAITED);
         self.add(neighbour, now);
+    }
+
+    /// Has a packet that has [begun](Self::begin) to wait look again soon, since another worker has access to the neighbours.
+    pub(super) fn look_again(&mut self, cx: &mut Cx<'_>, task: usize, key: u64) {
+        if self.again.is_empty() {
+            self.again_at = cx.now + AGAIN;
+        }
+        self.again.insert(key);
+        cx.block(task, key);
+    }
+
+    /// Sets the block's deadline for packets that look again: after a change of the graph it is set anew with the next packet.
+    pub(super) fn set_deadline(&self, cx: &mut Cx<'_>) {
+        if !self.again.is_empty() {
+            cx.set_deadline(Some(self.again_at));
+        }
+    }
+
+    /// At the block's deadline: wakes the packets that look again, by notify edge `edge`.
+    pub(super) fn wake(&mut self, cx: &mut Cx<'_>, edge: usize) {
+        std::mem::take(&mut self.again).into_iter().for_each(|key| cx.notify(edge, key));
     }
 
     fn find(&self, neighbour: K) -> Result<usize, usize> {
@@ -76,9 +105,9 @@ impl<K: NeighbourKey> Waiting<K> {
     }
 
     /// Has those tasks wait whose neighbour, which `looks` finds, others wait for already; those that waited go on.
-    /// Returns the tasks that wait, and those that are to look again, since nobody says now whether the neighbour is
-    /// asked for. If no other event will wake them, because the news has been told or those before were dropped, they are
-    /// woken here by notify edge `edge`, which comes back to the block.
+    /// Returns the tasks that wait. If no other event will wake them, because the news has been told or those before were
+    /// dropped, they are woken here by notify edge `edge`, which comes back to the block; if nobody says now whether
+    /// the neighbour is asked for, they look again.
     pub(super) fn hold(
         &mut self,
         cx: &mut Cx<'_>,
@@ -87,8 +116,8 @@ impl<K: NeighbourKey> Waiting<K> {
         (edge, key): (usize, impl Fn(K) -> u64),
         looks: impl Fn(&Buffer) -> Option<K>,
         mut is_asked: impl FnMut(K) -> Option<bool>,
-    ) -> (Mask, Mask) {
-        let (mut held, mut again) = (0, 0);
+    ) -> Mask {
+        let mut held = 0;
         self.tidy(cx.now, |of| is_asked(of) != Some(false));
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };
@@ -98,19 +127,18 @@ impl<K: NeighbourKey> Waiting<K> {
                 // Without a frame to move to, it waits where it is.
                 shrink(cx, packet);
                 packet.meta_mut().flags = flags.with(Flags::WAITED);
-                let asked = is_asked(of);
-                if asked.is_none() {
-                    again |= 1 << task;
-                    continue;
-                }
-                cx.block(task, key);
                 held |= 1 << task;
-                if asked == Some(false) {
-                    cx.notify(edge, key);
+                match is_asked(of) {
+                    Some(true) => cx.block(task, key),
+                    Some(false) => {
+                        cx.block(task, key);
+                        cx.notify(edge, key);
+                    }
+                    None => self.look_again(cx, task, key),
                 }
             }
         }
-        (held, again)
+        held
     }
 }
 
