@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use weever_ebpf::sys::{AttachMode, BpfError, LiveFrames, LiveOutcome, XdpLink};
@@ -100,6 +101,26 @@ fn a_link_holds_the_interface_until_it_is_dropped() {
         drop(link);
         let link = XdpLink::attach_in(&second, index, AttachMode::Generic).unwrap();
         assert_eq!(link.mode(), AttachMode::Generic);
+    });
+}
+
+#[test]
+fn a_link_of_which_a_copy_lives_a_moment_longer_makes_way() {
+    require_net_admin!();
+    let net = Fixture::pair(1).unwrap();
+    let program = pass().unwrap();
+    net.left.run(|| {
+        let link = XdpLink::attach(&program, net.veth.left.index).unwrap();
+        // As a child has it between `fork` and `exec`.
+        let copy = link.as_fd().try_clone_to_owned().unwrap();
+        drop(link);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(20));
+                drop(copy);
+            });
+            XdpLink::attach(&program, net.veth.left.index).unwrap();
+        });
     });
 }
 

@@ -3,11 +3,16 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::pin;
 use super::program::ATTACH_XDP;
 use super::program::{Attributes, Command, bpf, bpf_fd};
 use super::{AttachMode, BpfError, XdpProgram};
+
+/// Within this time a link that was closed is released.
+const RELEASED: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// A program attached to an interface. Dropping it, or the end of the process however it comes,
 /// detaches the program and leaves the interface to the kernel, unless the link was [pinned](Self::pin).
@@ -55,7 +60,9 @@ impl XdpLink {
         }
     }
 
-    /// Attaches in one mode.
+    /// Attaches in one mode. If another program is attached, it tries again for a second: a link that was closed just
+    /// now goes when the last copy of its descriptor does, and a thread that starts a program copies all of them for a
+    /// moment.
     ///
     /// # Errors
     /// [`BpfError::Attach`] with the kernel's reason.
@@ -64,15 +71,22 @@ impl XdpLink {
         ifindex: u32,
         mode: AttachMode,
     ) -> Result<XdpLink, BpfError> {
-        let program = program.as_fd().as_raw_fd() as u32;
-        let mut attributes =
-            Create { program, ifindex, attach_type: ATTACH_XDP, flags: mode.flags() };
-        // SAFETY: no addresses in it; the command returns a descriptor.
-        let fd = unsafe { bpf_fd(Command::LinkCreate, &mut attributes) }.map_err(|source| {
-            let hint = hint(&source);
-            BpfError::Attach { ifindex, mode, source, hint }
-        })?;
-        Ok(XdpLink { fd, ifindex, mode })
+        let (program, started) = (program.as_fd().as_raw_fd() as u32, Instant::now());
+        loop {
+            let mut attributes =
+                Create { program, ifindex, attach_type: ATTACH_XDP, flags: mode.flags() };
+            // SAFETY: no addresses in it; the command returns a descriptor.
+            match unsafe { bpf_fd(Command::LinkCreate, &mut attributes) } {
+                Ok(fd) => return Ok(XdpLink { fd, ifindex, mode }),
+                Err(busy) if is_busy(&busy) && started.elapsed() < RELEASED => {
+                    std::thread::sleep(LOOK_AGAIN);
+                }
+                Err(source) => {
+                    let hint = hint(&source);
+                    return Err(BpfError::Attach { ifindex, mode, source, hint });
+                }
+            }
+        }
     }
 
     /// Gives the link a name in a BPF file system: the program stays attached when this process has ended, until
@@ -128,6 +142,10 @@ impl AsFd for XdpLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+fn is_busy(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EBUSY)
 }
 
 fn worth_another_mode(native: &io::Error) -> bool {
