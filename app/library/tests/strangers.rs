@@ -236,8 +236,8 @@ fn nonsense_is_refused_and_harms_nobody_else() {
 fn a_credential_admits_at_the_next_stack_and_nobody_comes_without() {
     let path = path("credential");
     let start = |secret| {
-        let socket = AppSocket::bind(&path, &Access::default()).unwrap();
-        stack_on(socket.with_credentials(Secret::new(secret)).unwrap())
+        let (access, secret) = (Access::default(), Secret::new(secret));
+        stack_on(AppSocket::bind_with_credentials(&path, &access, secret).unwrap())
     };
     let connect = || Connection::connect(&return_path(&path)).unwrap();
     let stack = start([1, 2]);

@@ -81,37 +81,32 @@ impl AppSocket {
     /// # Errors
     /// [`ListenError`]; nothing is left behind.
     pub fn bind(path: &Path, access: &Access) -> Result<AppSocket, ListenError> {
-        let failed = |what| {
-            move |source: io::Error| ListenError::System { path: path.to_owned(), what, source }
-        };
-        // A file without a listener was left by a stack that was killed.
-        match Connection::connect(path) {
-            Ok(_) => return Err(ListenError::Taken(path.to_owned())),
-            Err(ControlError::System { source: Errno::CONNREFUSED, .. }) => {
-                fs::remove_file(path).map_err(failed("removing the file of a dead stack"))?;
-            }
-            Err(_) => {}
-        }
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(failed("making its folder"))?;
-        }
+        take_place(path)?;
         let (socket, file) = open(path, access.mode())?;
         Ok(AppSocket { access: access.clone(), socket, file, returning: None })
     }
 
-    /// Gives credentials to programs that ask for them, and lets programs connect that show one, whoever they are by then:
-    /// such a program was admitted, and has changed its user since. `secret` is a stack's own, and the same as that of
-    /// the stack that ran before, so that credentials outlive it.
+    /// The same for a stack that gives credentials to programs which ask for them, and lets programs connect that show
+    /// one, whoever they are by then: such a program was admitted, and has changed its user since. `secret` is a stack's
+    /// own, and the same as that of the stack that ran before, so that credentials outlive it.
     ///
     /// # Errors
-    /// [`ListenError::System`].
-    pub fn with_credentials(mut self, secret: Secret) -> Result<AppSocket, ListenError> {
-        let path = return_path(&self.file.0);
+    /// As [`bind`](Self::bind).
+    pub fn bind_with_credentials(
+        path: &Path,
+        access: &Access,
+        secret: Secret,
+    ) -> Result<AppSocket, ListenError> {
+        take_place(path)?;
+        let return_path = return_path(path);
         // The place is this stack's: what is there was left by one that was killed.
-        let _ = fs::remove_file(&path);
-        let (socket, file) = open(&path, 0o666)?;
-        self.returning = Some(Returning { socket, file, credentials: Credentials::new(secret) });
-        Ok(self)
+        let _ = fs::remove_file(&return_path);
+        // First: a program that finds the other one can show its credential.
+        let (returning, return_file) = open(&return_path, 0o666)?;
+        let credentials = Credentials::new(secret);
+        let returning = Returning { socket: returning, file: return_file, credentials };
+        let (socket, file) = open(path, access.mode())?;
+        Ok(AppSocket { access: access.clone(), socket, file, returning: Some(returning) })
     }
 
     /// Serves applications on it with a thread.
@@ -145,6 +140,22 @@ impl AppSocket {
             .map_err(|source| failed("thread", source))?;
         Ok(AppListener { server, stop, thread: Some(thread), file, _return_file: return_file })
     }
+}
+
+/// Makes sure that no other stack serves applications at a path, and that its folder is there.
+fn take_place(path: &Path) -> Result<(), ListenError> {
+    let failed =
+        |what| move |source: io::Error| ListenError::System { path: path.to_owned(), what, source };
+    // A file without a listener was left by a stack that was killed.
+    match Connection::connect(path) {
+        Ok(_) => return Err(ListenError::Taken(path.to_owned())),
+        Err(ControlError::System { source: Errno::CONNREFUSED, .. }) => {
+            fs::remove_file(path).map_err(failed("removing the file of a dead stack"))?;
+        }
+        Err(_) => {}
+    }
+    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+    folder.map_err(failed("making its folder"))
 }
 
 /// A socket at a path, with a file of these permissions, on which programs may connect from now on.
@@ -224,11 +235,17 @@ struct Application {
     admitted: Option<(u32, u32)>,
     /// Its process.
     pid: u32,
+    /// The user of its process when it connected, as the kernel says.
+    uid: u32,
     /// How many had connected before.
     arrival: u64,
 }
 
 impl Application {
+    fn is_admitted(&self) -> bool {
+        self.admitted.is_some()
+    }
+
     fn send(&self, (response, descriptors): &Answer) -> Result<(), ControlError> {
         let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
         self.connection.send(response, &descriptors)
@@ -352,9 +369,9 @@ impl Serving {
         let number = socket.as_raw_fd();
         let (connection, arrival) = (Connection::over(socket), self.arrivals);
         self.arrivals += 1;
-        let application = Application { connection, session, admitted, pid, arrival };
+        let application = Application { connection, session, admitted, pid, uid: user, arrival };
         self.applications.insert(number, application);
-        let unproved = self.applications.iter().filter(|(_, there)| there.admitted.is_none());
+        let unproved = self.applications.iter().filter(|(_, there)| !there.is_admitted());
         if unproved.clone().count() > MAX_UNPROVED
             && let Some((&oldest, _)) = unproved.min_by_key(|(_, there)| there.arrival)
         {
@@ -372,12 +389,9 @@ impl Serving {
                 if application.present(&credential, &self.access, credentials) {
                     return done(Response::Done);
                 }
-                let (user, pid) = (credential.user, application.pid);
-                tracing::warn!(
-                    uid = user,
-                    pid,
-                    "an application was turned away: its credential is no longer valid"
-                );
+                let Application { uid, pid, .. } = *application;
+                // Everybody may come here, as often as he likes.
+                tracing::debug!(uid, pid, "a process was turned away: its credential is not valid");
                 let message =
                     "the credential is not one of this stack's, or its user is not admitted";
                 Some((refused(Refusal::Permission, message.into()), false))
@@ -414,17 +428,19 @@ impl Serving {
                 }
                 Err(ControlError::System { source: Errno::AGAIN, .. }) => break,
                 Err(error @ (ControlError::Malformed(_) | ControlError::TooLong)) => {
-                    gone = application.admitted.is_none();
+                    gone = !application.is_admitted();
                     answers.push(refused(Refusal::Protocol, error.to_string()));
                 }
                 Err(_) => gone = true,
             }
         }
-        if !answers.is_empty() {
+        let application = self.applications.get(&number);
+        // Whoever is not admitted has changed nothing, and is not to wake the workers.
+        if !answers.is_empty() && application.is_some_and(Application::is_admitted) {
             // A worker that is stuck is reported by the next request.
             let _ = lock(&self.server).settle();
         }
-        if let Some(application) = self.applications.get(&number) {
+        if let Some(application) = application {
             gone |= answers.iter().any(|answer| application.send(answer).is_err());
         }
         if gone {
@@ -434,6 +450,9 @@ impl Serving {
 
     fn hang_up(&mut self, number: i32) {
         let Some(mut application) = self.applications.remove(&number) else { return };
+        if !application.is_admitted() {
+            return;
+        }
         let mut server = lock(&self.server);
         application.session.close(&mut server);
         if server.awaits_connections() {

@@ -4,6 +4,7 @@ mod flows;
 mod moves;
 mod ports;
 mod sharing;
+mod strangers;
 mod streams;
 
 use std::collections::{BTreeSet, VecDeque};

@@ -1,6 +1,6 @@
 //! A configuration as a host, and applications as clients of it.
 
-use weever_app_server::{Access, AppServer, AppSocket};
+use weever_app_server::{Access, AppServer, AppSocket, ListenError};
 use weever_host::{HostBuilder, InterfaceConfig};
 use weever_link::Link;
 use weever_net::demux::Binding;
@@ -95,22 +95,55 @@ pub(in crate::stack) fn application_socket(
     config: &Config,
 ) -> Result<Option<AppSocket>, StartError> {
     let Some(path) = &config.apps else { return Ok(None) };
-    let access = Access { users: config.apps_users.clone(), groups: config.apps_groups.clone() };
-    Ok(Some(AppSocket::bind(path, &access)?))
+    Ok(Some(AppSocket::bind(path, &access(config))?))
+}
+
+fn access(config: &Config) -> Access {
+    Access { users: config.apps_users.clone(), groups: config.apps_groups.clone() }
 }
 
 /// The same, and credentials for programs that change their user, which the next stack at that place accepts as well.
 pub(in crate::stack) fn lasting_application_socket(
     config: &Config,
 ) -> Result<Option<AppSocket>, StartError> {
-    let Some((path, socket)) = config.apps.as_deref().zip(application_socket(config)?) else {
-        return Ok(None);
+    let Some(path) = &config.apps else { return Ok(None) };
+    let problem = match secret::of_applications(path) {
+        Ok(secret) => match AppSocket::bind_with_credentials(path, &access(config), secret) {
+            Ok(socket) => return Ok(Some(socket)),
+            Err(error @ ListenError::Taken(_)) => return Err(error.into()),
+            Err(error) => error.to_string(),
+        },
+        Err(error) => error.to_string(),
     };
-    match secret::of_applications(path) {
-        Ok(secret) => Ok(Some(socket.with_credentials(secret)?)),
-        Err(error) => {
-            tracing::warn!(%error, "programs that change their user will not come back after a restart");
-            Ok(Some(socket))
-        }
+    let socket = application_socket(config)?;
+    tracing::warn!(error = %problem, "programs that change their user will not come back after a restart");
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn programs_are_served_also_where_credentials_cannot_be_shown() {
+        let folder = std::env::temp_dir().join(format!("weever-returning-{}", std::process::id()));
+        let (path, returning) = (folder.join("apps.sock"), folder.join("apps.sock.return"));
+        let mut config = Config::new("eth0", "10.0.0.1/24".parse().unwrap());
+        config.apps = Some(path.clone());
+        let socket = lasting_application_socket(&config).unwrap().unwrap();
+        assert!(path.exists() && returning.exists());
+        assert!(lasting_application_socket(&config).is_err(), "the place is taken");
+        drop(socket);
+        assert!(!path.exists() && !returning.exists());
+
+        // Something that is not this stack's.
+        fs::create_dir(&returning).unwrap();
+        let socket = lasting_application_socket(&config).unwrap().unwrap();
+        assert!(path.exists());
+        drop(socket);
+        assert!(returning.is_dir());
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -28,7 +28,7 @@ pub(in crate::stack) fn of(config: &Config) -> Option<[u64; 2]> {
     if !config.interfaces.iter().any(|interface| interface.has_v6()) {
         return fresh().ok();
     }
-    match kept(&directory.join(FILE)) {
+    match kept(&directory.join(FILE), Readers::Any) {
         Ok(secret) => Some(secret),
         Err(error) => {
             let directory = directory.display();
@@ -41,18 +41,35 @@ pub(in crate::stack) fn of(config: &Config) -> Option<[u64; 2]> {
 /// The secret of the credentials of applications that are served at `path`, made at the first call; beside their
 /// socket, since it is of the programs that run now.
 pub(in crate::stack) fn of_applications(path: &Path) -> io::Result<Secret> {
+    if let Some(folder) = path.parent() {
+        // It is the socket's, which others may have to reach.
+        fs::create_dir_all(folder)?;
+    }
     let mut name = path.as_os_str().to_owned();
     name.push(".key");
-    Ok(Secret::new(kept(Path::new(&name))?))
+    Ok(Secret::new(kept(Path::new(&name), Readers::Owner)?))
+}
+
+/// Who may have access to a secret's file.
+#[derive(Clone, Copy)]
+enum Readers {
+    /// Whom the administrator gives it to.
+    Any,
+    /// The stack's user and root alone.
+    Owner,
 }
 
 /// The secret of a file, which is made if it is not there.
-fn kept(path: &Path) -> io::Result<[u64; 2]> {
-    match read(path) {
+fn kept(path: &Path, readers: Readers) -> io::Result<[u64; 2]> {
+    let read = || match readers {
+        Readers::Any => fs::read_to_string(path),
+        Readers::Owner => read_own(path),
+    };
+    match read() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             keep(path, fresh()?)?;
             // Another stack may have been first.
-            parse(path, &read(path)?)
+            parse(path, &read()?)
         }
         text => parse(path, &text?),
     }
@@ -60,7 +77,7 @@ fn kept(path: &Path) -> io::Result<[u64; 2]> {
 
 /// The text of a file that nobody else can have read or written: in a folder that others may write to, such as `/tmp`,
 /// somebody else may have left a secret that he knows.
-fn read(path: &Path) -> io::Result<String> {
+fn read_own(path: &Path) -> io::Result<String> {
     let flags = OFlags::NOFOLLOW.bits() as i32;
     let mut file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let about = file.metadata()?;
@@ -143,14 +160,27 @@ mod tests {
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join(FILE), "not a secret\n").unwrap();
         let file = directory.join(FILE);
-        let told = || kept(&file).unwrap_err().to_string();
-        assert!(told().contains("by others"), "others may have read it: {}", told());
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(told().contains("hexadecimal"), "{}", told());
+        let told = kept(&file, Readers::Any).unwrap_err().to_string();
+        assert!(told.contains("hexadecimal"), "{told}");
         let mut config = Config::new("eth0", "2001:db8::1/64".parse().unwrap());
         config.state = Some(directory.clone());
         assert_ne!(of(&config), of(&config));
         assert_eq!(fs::read_to_string(directory.join(FILE)).unwrap(), "not a secret\n");
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn addresses_stay_with_a_file_that_others_may_read() {
+        let directory = directory("readable");
+        let mut config = Config::new("eth0", "2001:db8::1/64".parse().unwrap());
+        config.state = Some(directory.clone());
+        let first = of(&config);
+        let file = directory.join(FILE);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(of(&config), first);
+        fs::rename(&file, directory.join("another")).unwrap();
+        symlink(directory.join("another"), &file).unwrap();
+        assert_eq!(of(&config), first);
         fs::remove_dir_all(&directory).unwrap();
     }
 
@@ -161,6 +191,10 @@ mod tests {
         let first = of_applications(&apps).unwrap();
         assert_eq!(of_applications(&apps).unwrap(), first, "programs come back with it");
         let key = directory.join("apps.sock.key");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).unwrap();
+        let told = of_applications(&apps).unwrap_err().to_string();
+        assert!(told.contains("by others"), "{told}");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
         fs::rename(&key, directory.join("another")).unwrap();
         symlink(directory.join("another"), &key).unwrap();
         assert!(of_applications(&apps).is_err(), "a link may lead anywhere");
