@@ -7,7 +7,7 @@ use crate::network::Group;
 use crate::request::{QueueStatus, SocketStatus};
 
 impl AppServer {
-    /// Every socket, in the order of their numbers.
+    /// Every socket of a queue, in the order of their numbers.
     pub fn sockets(&self) -> impl Iterator<Item = SocketStatus> + '_ {
         self.sockets.iter().filter_map(|(id, socket)| {
             let named = |(interface, group): &Group| {
@@ -54,8 +54,9 @@ impl AppServer {
         self.changes
     }
 
-    /// How many sockets are open.
+    /// How many sockets are open on queues: those that [`sockets`](Self::sockets) lists. Listeners that only have
+    /// connections wait for a child are on none.
     pub fn socket_count(&self) -> usize {
-        self.sockets.len()
+        self.queues.values().map(|queue| queue.sockets.len()).sum()
     }
 }
