@@ -33,8 +33,6 @@ refused! {
     fn io_uring_queue_init_params(c_uint, *mut c_void, *mut c_void);
     /// The same, in memory of the program's.
     fn io_uring_queue_init_mem(c_uint, *mut c_void, *mut c_void, *mut c_void, usize);
-    /// The same, with a flag that old kernels do not have, or without it.
-    fn io_uring_queue_init_try_nosqarr(c_uint, *mut c_void, *mut c_void);
     /// The system call itself.
     fn io_uring_setup(c_uint, *mut c_void);
 }
