@@ -10,22 +10,30 @@ use super::lab::{BOTH, KERNELS, Lab, Program, has};
 
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Serves privileged ports by TCP and UDP, as nobody, in itself and in a child.
+/// Serves privileged ports by TCP and UDP, as nobody, in itself, in a child, or in a child that it has as nobody.
 const SERVER: &str = "\
-import os, select, socket, sys
+import ctypes, os, select, socket, sys
 udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
 udp.bind(('::', 53))
 listener = socket.create_server(('::', 80), family=socket.AF_INET6, dualstack_ipv6=True)
-if sys.argv[1] == 'child':
+def only_in_a_child():
     if os.fork():
         udp.close()
         listener.close()
         os.wait()
         sys.exit()
+if sys.argv[1] == 'child':
+    only_in_a_child()
 os.setgroups([])
 os.setresgid(65534, 65534, 65534)
 os.setresuid(65534, 65534, 65534)
 assert os.getresuid() == (65534, 65534, 65534)
+# As nginx does (PR_SET_DUMPABLE): others of its user could read its memory (PR_GET_DUMPABLE).
+library = ctypes.CDLL(None)
+assert library.prctl(4, 1, 0, 0, 0) == 0
+assert library.prctl(3, 0, 0, 0, 0) != 1
+if sys.argv[1] == 'later':
+    only_in_a_child()
 streams = []
 while True:
     for ready in select.select([udp, listener] + streams, [], [])[0]:
@@ -63,7 +71,7 @@ fn a_server_that_became_nobody_has_its_privileged_ports_at_the_next_stacks() {
     if !has("python3") {
         return;
     }
-    for process in ["itself", "child"] {
+    for process in ["itself", "child", "later"] {
         let mut lab = Lab::new();
         let mut server = lab.start(&[PYTHON, "-c", SERVER, process]);
         for _ in 0..2 {
@@ -73,6 +81,17 @@ fn a_server_that_became_nobody_has_its_privileged_ports_at_the_next_stacks() {
         answers(&lab, &mut server, BOTH);
         lab.await_listed(":80 ", 1);
     }
+}
+
+#[test]
+fn a_child_of_such_a_server_is_no_weaker_where_the_stack_admits_nobody() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    let lab = Lab::with(&["--apps-users", "65534"]);
+    let mut server = lab.start(&[PYTHON, "-c", SERVER, "later"]);
+    answers(&lab, &mut server, BOTH);
 }
 
 #[test]

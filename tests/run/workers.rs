@@ -1,7 +1,9 @@
 //! Servers of several processes.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -206,11 +208,15 @@ fn connections_from_before_the_fork_go_to_the_child_that_serves() {
     }
 }
 
-/// Becomes a daemon as most programs do: forks twice, and the one that is left uses its listener when it is told to.
+/// Becomes a daemon as most programs do: forks twice, and the one that is left uses its listener when it is told to. It
+/// may be another user by then.
 const DAEMON: &str = "
-import os, socket, time
+import os, socket, sys, time
 listener = socket.create_server(('::', 9100), family=socket.AF_INET6, dualstack_ipv6=True)
 spare = socket.create_server(('::', 9101), family=socket.AF_INET6, dualstack_ipv6=True)
+other = socket.create_server(('::', 9102), family=socket.AF_INET6, dualstack_ipv6=True)
+if sys.argv[1] == 'nobody':
+    os.setresuid(65534, 65534, 65534)
 for _ in range(2):
     if os.fork():
         os._exit(0)
@@ -218,6 +224,7 @@ open('daemon', 'w').write(str(os.getpid()))
 while not os.path.exists('connected'):
     time.sleep(0.02)
 spare.close()
+other.shutdown(socket.SHUT_RDWR)
 for _ in range(2):
     stream = listener.accept()[0]
     while data := stream.recv(100000):
@@ -243,14 +250,28 @@ fn written(lab: &Lab, name: &str, server: &mut Program) -> String {
 #[test]
 fn connections_wait_for_a_daemon_whose_parents_have_ended() {
     require_net_admin!();
-    if !has("python3") {
-        return;
+    if has("python3") {
+        becomes_a_daemon("root");
     }
+}
+
+#[test]
+fn connections_wait_for_a_daemon_that_has_changed_its_user() {
+    require_net_admin!();
+    if has("python3") {
+        becomes_a_daemon("nobody");
+    }
+}
+
+fn becomes_a_daemon(user: &str) {
     let lab = Lab::new();
-    let mut server = lab.start(&["/usr/bin/python3", "-c", DAEMON]);
+    // Whoever it is by then, it writes its files.
+    std::fs::set_permissions(&lab.folder, Permissions::from_mode(0o777)).unwrap();
+    let mut server = lab.start(&["/usr/bin/python3", "-c", DAEMON, user]);
     written(&lab, "daemon", &mut server);
     assert!(server.child.wait().unwrap().success(), "{}", server.told());
-    lab.await_listed(" *:9100 ", 0);
+    let listed = lab.await_listed(" *:9100 ", 0);
+    assert!(listed.contains(": 0 queues, 0 sockets\n"), "it counts what it lists: {listed}");
     // At the first attempt: nobody has the listener on a queue.
     let connect = |to| lab.net.right.run(|| TcpStream::connect((to, 9100)));
     let streams = BOTH.map(|to| connect(to).unwrap_or_else(|e| panic!("{e}; {}", server.told())));
@@ -266,7 +287,7 @@ fn connections_wait_for_a_daemon_whose_parents_have_ended() {
     }
     // Nothing is left that keeps its ports open.
     written(&lab, "closed", &mut server);
-    for (to, port) in BOTH.into_iter().flat_map(|to| [(to, 9100), (to, 9101)]) {
+    for (to, port) in BOTH.into_iter().flat_map(|to| [9100, 9101, 9102].map(|port| (to, port))) {
         let since = Instant::now();
         while lab.net.right.run(|| TcpStream::connect((to, port))).is_ok() {
             assert!(since.elapsed() < PATIENCE, "port {port} is still open; {}", server.told());

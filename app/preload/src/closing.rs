@@ -77,10 +77,12 @@ impl State {
         self.commit();
     }
 
-    /// Closes a listener on the queue, with the connections that were not accepted.
+    /// Closes a listener, with the connections that were not accepted. None waits for this process any more.
     pub(crate) fn stop_listening(&mut self, place: u32) {
-        let Some(queue) = self.queue else { return };
+        let queue = self.queue;
         let Some(listening) = self.listening(place) else { return };
+        listening.kept = None;
+        let Some(queue) = queue else { return };
         let listener = listening.listener.take();
         let pending = std::mem::take(&mut listening.pending);
         if let Some(listener) = listener {

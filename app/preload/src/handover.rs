@@ -137,7 +137,7 @@ impl State {
 
     /// The line that describes a socket; `None` for one that has ended.
     fn describe(&mut self, place: u32, holders: &mut Vec<Holder>) -> Option<String> {
-        let queue = self.queue;
+        let (queue, rights) = (self.queue, self.rights());
         let File { family, local, kernel, kind, .. } = self.files.get_mut(place)?;
         let common = format!("{family} {local} {}", u8::from(*kernel));
         Some(match kind {
@@ -149,15 +149,19 @@ impl State {
             Kind::Stream(stream) => {
                 let holder = match (&stream.away, stream.stream, queue) {
                     (Some(Away { by: By::Passport(passport), number }), ..) => {
-                        let held = passport.0.hold(&crate::queue::config().path, Some(*number));
+                        let held = rights.connect(|shown| {
+                            passport.0.hold(&crate::queue::config().path, Some(*number), shown)
+                        });
                         held.map(|holder| (holder, *number))
                     }
                     (Some(Away { by: By::Queue, number }), _, Some(queue)) => {
-                        queue.hold(Some(*number)).map(|holder| (holder, *number))
+                        let held = rights.connect(|shown| queue.hold(Some(*number), shown));
+                        held.map(|holder| (holder, *number))
                     }
                     (None, Some(handle), Some(queue)) if stream.phase == Phase::Connected => {
                         let number = queue.stream_number(handle);
-                        queue.hold(Some(number)).map(|holder| (holder, number))
+                        let held = rights.connect(|shown| queue.hold(Some(number), shown));
+                        held.map(|holder| (holder, number))
                     }
                     _ => return None,
                 };

@@ -106,7 +106,8 @@ impl State {
         self.say_what_was_read();
         let own = self.hold_all();
         let mut passports: Vec<(Arc<Passport>, Arc<Passport>)> = Vec::new();
-        let queue = self.queue;
+        let (queue, rights) = (self.queue, self.rights());
+        let path = &crate::queue::config().path;
         for (place, file) in self.files.iter_mut() {
             let Kind::Stream(stream) = &file.kind else { continue };
             let away = match (&stream.away, stream.stream, &own) {
@@ -115,9 +116,8 @@ impl State {
                     let new = match there {
                         Some((_, new)) => Arc::clone(new),
                         None => {
-                            let Ok(new) = old.0.hold(&crate::queue::config().path, None) else {
-                                continue;
-                            };
+                            let held = rights.connect(|shown| old.0.hold(path, None, shown));
+                            let Ok(new) = held else { continue };
                             let Some(new) = Passport::new(&new).map(Arc::new) else { continue };
                             passports.push((Arc::clone(old), Arc::clone(&new)));
                             new
@@ -146,7 +146,7 @@ impl State {
         if inside::is_chosen() {
             return kept;
         }
-        let (queue, path) = (self.queue, &crate::queue::config().path);
+        let (queue, rights, path) = (self.queue, self.rights(), &crate::queue::config().path);
         // By the holder that this process has; none for its own queue.
         let mut made: Vec<(Kept, Kept)> = Vec::new();
         for (place, file) in self.files.iter_mut() {
@@ -164,8 +164,8 @@ impl State {
                 Some((_, new)) => new.clone(),
                 None => {
                     let held = match (&old, queue) {
-                        (Some(old), _) => old.0.hold_listeners(path),
-                        (None, Some(queue)) => queue.hold_listeners(),
+                        (Some(old), _) => rights.connect(|shown| old.0.hold_listeners(path, shown)),
+                        (None, Some(queue)) => rights.connect(|shown| queue.hold_listeners(shown)),
                         (None, None) => continue,
                     };
                     let held = held.inspect_err(|error| {
@@ -184,8 +184,9 @@ impl State {
     /// A holder of all streams that this process' queue has, or had.
     fn hold_all(&mut self) -> Option<Arc<Passport>> {
         let queue = self.queue?;
+        let rights = self.rights();
         for _ in 0..PATIENCE {
-            match queue.hold(None) {
+            match rights.connect(|shown| queue.hold(None, shown)) {
                 Err(Error::WouldBlock) => self.wait_for_stack(),
                 Ok(holder) => return Passport::new(&holder).map(Arc::new),
                 Err(error) => {

@@ -132,3 +132,15 @@ pub(crate) fn before_change() {
     held.prepare();
     held.ask_for_credential();
 }
+
+/// Whether the process stays closed to others of its user, though it asks to be dumpable: it has a credential of
+/// the user that it was, and they could read that in its memory.
+pub(crate) fn stays_closed() -> bool {
+    let closed = lock().rights().are_shown();
+    if closed {
+        log::note(format_args!(
+            "the process makes no core dumps: others of its user could read its credential"
+        ));
+    }
+    closed
+}

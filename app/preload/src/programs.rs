@@ -23,10 +23,14 @@ calls! {
         real::fork()
     }
 
-    /// Changes properties of the process; one of them restricts its system calls.
+    /// Changes properties of the process; one of them restricts its system calls, and one may be
+    /// [refused](process::stays_closed).
     fn prctl(option: c_int, first: libc::c_ulong, second: libc::c_ulong, third: libc::c_ulong, fourth: libc::c_ulong) -> c_int {
         if option == libc::PR_SET_SECCOMP {
             process::before_sandbox();
+        }
+        if option == libc::PR_SET_DUMPABLE && first == 1 && process::stays_closed() {
+            return 0;
         }
         real::prctl(option, first, second, third, fourth)
     }

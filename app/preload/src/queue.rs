@@ -2,7 +2,8 @@
 
 use std::sync::OnceLock;
 
-use weever_app_sockets::{AppQueue, Backend, Error, Process, QueueConfig};
+use weever_app_sockets::control::Refusal;
+use weever_app_sockets::{AppQueue, Backend, Credential, Error, Process, QueueConfig};
 
 use crate::failure::{Answer, Failure};
 use crate::file::File;
@@ -20,6 +21,41 @@ pub(crate) fn config() -> &'static QueueConfig {
             weever_app_sockets::Geometry { ring_len: 4096, frames: 8192, ..Default::default() };
         QueueConfig { geometry, ..QueueConfig::default() }
     })
+}
+
+/// The rights of the user that a program was before it changed it, if it did.
+#[derive(Clone, Copy)]
+pub(crate) struct Rights(Option<Credential>);
+
+impl Rights {
+    /// Whether a credential is needed to have them.
+    pub(crate) fn are_shown(self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Connects to the stack with them.
+    pub(crate) fn connect<T>(
+        self,
+        connect: impl Fn(Option<&Credential>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let Some(credential) = self.0 else { return connect(None) };
+        match connect(Some(&credential)) {
+            Err(error) if means_nothing(&error) => {}
+            connected => return connected,
+        }
+        // The stack may admit the user that the program is now.
+        let as_it_is = connect(None)?;
+        // One that came between both attempts had the place for credentials first.
+        match connect(Some(&credential)) {
+            Err(error) if means_nothing(&error) => Ok(as_it_is),
+            connected => connected,
+        }
+    }
+}
+
+/// Whether a credential means nothing to the stack; it may be a new one that gives none.
+fn means_nothing(error: &Error) -> bool {
+    matches!(error, Error::NoStack { .. } | Error::Refused { kind: Refusal::Permission, .. })
 }
 
 impl State {
@@ -83,14 +119,19 @@ impl State {
         Ok(Box::new(process))
     }
 
-    /// Connects to the stack, with the rights of the user that the program was before it changed it.
-    fn connect(&self) -> Result<Process, Error> {
+    /// The rights with which this process connects to the stack.
+    pub(crate) fn rights(&self) -> Rights {
         // SAFETY: it has no pointers, and cannot fail.
         let user = unsafe { libc::geteuid() };
-        let changed = self.credential.filter(|credential| credential.user != user);
-        let presented = changed.map(|credential| Process::present(config(), &credential));
-        // A stack to which the credential means nothing may admit the user that it is now.
-        presented.and_then(Result::ok).map_or_else(|| Process::connect(config()), Ok)
+        Rights(self.credential.filter(|credential| credential.user != user))
+    }
+
+    /// Connects to the stack.
+    fn connect(&self) -> Result<Process, Error> {
+        self.rights().connect(|shown| match shown {
+            Some(credential) => Process::present(config(), credential),
+            None => Process::connect(config()),
+        })
     }
 
     /// Before the program changes its user: asks the stack for what will show the next one who it was.
@@ -112,11 +153,11 @@ impl State {
         }
     }
 
-    /// Connects to the stack as the user that the program is now.
+    /// Connects to the stack before the program needs it, as it may not be able to later.
     pub(crate) fn reserve(&mut self) {
         if !inside::is_chosen() && self.queue.is_none() && self.reserved.is_none() && !self.refused
         {
-            self.reserved = Process::connect(config()).ok();
+            self.reserved = self.connect().ok();
         }
     }
 

@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use weever_app_ring::SocketId;
 use weever_app_ring::control::{Connection, Request, Response};
+use weever_app_ring::{Credential, SocketId, return_path};
 
 use crate::error::{Error, accepted};
 use crate::queue::AppQueue;
@@ -25,17 +25,26 @@ impl Holder {
         path: &Path,
         (holder, key): (u32, u64),
         stream: Option<SocketId>,
+        shown: Option<&Credential>,
     ) -> Result<Holder, Error> {
-        Holder::ask(path, &Request::Hold { holder, key, stream, listeners: false })
+        Holder::ask(path, shown, &Request::Hold { holder, key, stream, listeners: false })
     }
 
-    pub(crate) fn of_listeners(path: &Path, (holder, key): (u32, u64)) -> Result<Holder, Error> {
-        Holder::ask(path, &Request::Hold { holder, key, stream: None, listeners: true })
+    pub(crate) fn of_listeners(
+        path: &Path,
+        (holder, key): (u32, u64),
+        shown: Option<&Credential>,
+    ) -> Result<Holder, Error> {
+        Holder::ask(path, shown, &Request::Hold { holder, key, stream: None, listeners: true })
     }
 
-    fn ask(path: &Path, request: &Request) -> Result<Holder, Error> {
-        let connection = Connection::connect(path)
-            .map_err(|source| Error::NoStack { path: path.to_owned(), source })?;
+    fn ask(path: &Path, shown: Option<&Credential>, request: &Request) -> Result<Holder, Error> {
+        let path = shown.map_or_else(|| path.to_owned(), |_| return_path(path));
+        let connection =
+            Connection::connect(&path).map_err(|source| Error::NoStack { path, source })?;
+        if let Some(&credential) = shown {
+            ask(&connection, &Request::Present { credential })?;
+        }
         match ask(&connection, request)? {
             Response::Held { holder: number, key } => Ok(Holder { connection, number, key }),
             other => Err(Error::Protocol(format!("{other:?}"))),
@@ -52,21 +61,27 @@ impl Holder {
         (self.number, self.key)
     }
 
-    /// Another holder of the same streams, or of the one with this number. Blocks until the stack, at `path`, has
-    /// answered.
+    /// Another holder of the same streams, or of the one with this number. A process that has changed its user since
+    /// it connected shows the [credential](crate::Process::present) that it was given before. Blocks until the stack,
+    /// at `path`, has answered.
     ///
     /// # Errors
     /// [`Error::NoStack`], [`Error::Refused`], [`Error::Disconnected`].
-    pub fn hold(&self, path: &Path, only: Option<SocketId>) -> Result<Holder, Error> {
-        Holder::new(path, self.name(), only)
+    pub fn hold(
+        &self,
+        path: &Path,
+        only: Option<SocketId>,
+        shown: Option<&Credential>,
+    ) -> Result<Holder, Error> {
+        Holder::new(path, self.name(), only, shown)
     }
 
-    /// Another holder of the same [listeners](AppQueue::hold_listeners). Blocks until the stack, at `path`, has answered.
+    /// Another holder of the same [listeners](AppQueue::hold_listeners), otherwise as [`hold`](Self::hold).
     ///
     /// # Errors
     /// As [`hold`](Self::hold).
-    pub fn hold_listeners(&self, path: &Path) -> Result<Holder, Error> {
-        Holder::of_listeners(path, self.name())
+    pub fn hold_listeners(&self, path: &Path, shown: Option<&Credential>) -> Result<Holder, Error> {
+        Holder::of_listeners(path, self.name(), shown)
     }
 
     /// Takes a stream to a queue, which alone has it from now on: octets that were not read are delivered there. This

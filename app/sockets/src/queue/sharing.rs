@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use weever_app_ring::control::{Request, Response};
-use weever_app_ring::{Kind, SocketId};
+use weever_app_ring::{Credential, Kind, SocketId};
 
 use super::AppQueue;
 use crate::error::Error;
@@ -72,28 +72,34 @@ impl AppQueue {
 
     /// A connection of its own to the stack that holds the streams of this queue, or the one with this number, for a
     /// process that may use them later: its child, or one that gets the connection. The streams stay open at least as
-    /// long as this connection. Commits everything that was read and sent until now. Blocks until the stack has
-    /// answered.
+    /// long as this connection. A process that has changed its user since it connected shows the
+    /// [credential](crate::Process::present) that it was given before. Commits everything that was read and sent until
+    /// now. Blocks until the stack has answered.
     ///
     /// # Errors
     /// [`Error::NoStack`], [`Error::Refused`], [`Error::Disconnected`]; [`Error::WouldBlock`] when the ring has no
     /// room for what was read.
-    pub fn hold(&self, only: Option<SocketId>) -> Result<Holder, Error> {
+    pub fn hold(
+        &self,
+        only: Option<SocketId>,
+        shown: Option<&Credential>,
+    ) -> Result<Holder, Error> {
         self.publish()?;
         if !self.streams.borrow().readers.is_empty() {
             return Err(Error::WouldBlock);
         }
-        Holder::new(&self.config.path, self.name.get(), only)
+        Holder::new(&self.config.path, self.name.get(), only, shown)
     }
 
     /// A connection of its own to the stack that holds the listeners of this queue that [accept
     /// each](crate::Bind::accepting_each), for a process that may listen later: its child. As long as it is there,
-    /// connections wait, up to the backlog, also when this queue is closed. Blocks until the stack has answered.
+    /// connections wait, up to the backlog, also when this queue is closed. With a credential as for [`hold`](Self::hold).
+    /// Blocks until the stack has answered.
     ///
     /// # Errors
     /// [`Error::NoStack`], [`Error::Refused`], [`Error::Disconnected`].
-    pub fn hold_listeners(&self) -> Result<Holder, Error> {
-        Holder::of_listeners(&self.config.path, self.name.get())
+    pub fn hold_listeners(&self, shown: Option<&Credential>) -> Result<Holder, Error> {
+        Holder::of_listeners(&self.config.path, self.name.get(), shown)
     }
 
     /// Claims a stream back that [another process has](crate::Event::Released). Blocks until the stack has answered.
