@@ -196,8 +196,8 @@ pub enum ServerError {
     /// There is no such queue, or it is another application's.
     #[error("there is no application queue {0}")]
     NoQueue(QueueId),
-    /// There is no such holder of streams, or it belongs to another application.
-    #[error("there is no holder of streams {0}, or the key is not its own")]
+    /// There is no such holder of streams or listeners, or it belongs to another application.
+    #[error("there is no holder {0}, or the key is not its own")]
     NoHolder(u32),
     /// There is no such stream.
     #[error("stream {0} is not held here: it has ended, or another process has claimed it")]

@@ -92,7 +92,8 @@ impl Session {
             }
             (_, None) => return refused(Refusal::Protocol, "open a queue first".into()),
             (request, Some(_)) if self.holds && !is_for_holders(&request) => {
-                let message = "the connection holds streams; open another one for a queue";
+                let message =
+                    "the connection holds streams or listeners; open another one for a queue";
                 return refused(Refusal::Protocol, message.into());
             }
             (Request::Serve { socket, serves }, Some(queue)) => {
