@@ -191,6 +191,10 @@ impl LinkQueue for Listener {
         self.queue.keeps_order()
     }
 
+    fn has_turn(&self) -> bool {
+        self.queue.has_turn()
+    }
+
     fn may_send(&mut self) -> bool {
         self.queue.may_send()
     }

@@ -245,6 +245,26 @@ fn what_came_first_is_sent_first_where_order_is_kept() {
 }
 
 #[test]
+fn a_worker_alone_waits_for_nobody() {
+    require_net_admin!();
+    let mut link = shared(2, 1);
+    link.threads.keep_order(true);
+    link.awaits(0..5);
+    assert_eq!(link.polls(0).len(), 5);
+    assert!(!link.queues[0].keeps_order() && !link.queues[0].has_turn());
+    link.threads.set(2).unwrap();
+    link.awaits(5..25);
+    assert!(link.queues[1].keeps_order() && !link.queues[1].has_turn(), "it has received nothing");
+    assert!(!link.polls(1).is_empty() && link.queues[1].has_turn());
+    assert!(link.queues[1].may_send(), "nor for what came before there were two");
+    link.threads.set(1).unwrap();
+    assert!(link.queues[1].keeps_order(), "until it has sent");
+    link.queues[1].sent();
+    assert!(!link.queues[1].keeps_order() && !link.queues[1].has_turn());
+    link.ends_with_every_frame_at_home();
+}
+
+#[test]
 fn a_worker_that_does_not_send_is_waited_for_as_long_as_its_queue_says() {
     require_net_admin!();
     let mut link = shared(2, 2);
@@ -294,7 +314,7 @@ fn receive_in_turn(
     started: Instant,
 ) -> Vec<Buffer> {
     let received = receive(queue, cache);
-    if !received.is_empty() && queue.keeps_order() {
+    if queue.has_turn() {
         loop {
             queue.advance(started.elapsed().as_nanos() as u64);
             if queue.may_send() {

@@ -195,11 +195,18 @@ pub trait LinkQueue: Send {
         false
     }
 
-    /// Whether packets are received in an order in which they have to be sent, although others receive from
-    /// the same device queue too, in their own workers. After [`rx`](Self::rx) has returned some, a worker sends what they
-    /// caused when [`may_send`](Self::may_send) says so, and then calls [`sent`](Self::sent). Until then it calls `rx` of no such
-    /// queue: two workers that wait for two queues could wait for each other. To call `rx` again counts as `sent`.
+    /// Whether packets may be received in an order in which they have to be sent, although others receive from
+    /// the same device queue too, in their own workers. If those that [`rx`](Self::rx) has returned [have to](Self::has_turn),
+    /// a worker sends what they caused when [`may_send`](Self::may_send) says so, and then calls [`sent`](Self::sent). Until
+    /// then it calls `rx` of no queue that keeps order: two workers that wait for two queues could wait for each other. To
+    /// call `rx` again counts as `sent`.
     fn keeps_order(&self) -> bool {
+        false
+    }
+
+    /// Whether packets of the last [`rx`](Self::rx) have a place in that order, and were not [`sent`](Self::sent) yet.
+    /// Others, such as those that a filter sends to this worker alone, wait for nobody.
+    fn has_turn(&self) -> bool {
         false
     }
 

@@ -36,7 +36,7 @@ impl Ticket {
         Ticket { positions, waits: None }
     }
 
-    /// When its thread loses its patience, if it was refused before and nothing leaves until then.
+    /// When its thread loses its patience, if it was refused when it asked last and nothing leaves until then.
     pub fn leaves_by(&self, patience: u64) -> Option<u64> {
         self.waits.map(|(_, since)| since.saturating_add(patience))
     }
@@ -55,6 +55,7 @@ impl Departures {
         let start = ticket.positions.start;
         let next = self.next.load(Ordering::Acquire);
         if next >= start {
+            ticket.waits = None;
             return true;
         }
         let waits = ticket.waits.filter(|(position, _)| *position == next);
@@ -62,6 +63,7 @@ impl Departures {
         if now.saturating_sub(since) < patience {
             return false;
         }
+        ticket.waits = None;
         self.pass(start);
         true
     }

@@ -176,6 +176,23 @@ fn a_restart_waits_for_nothing_before_it() {
     assert_eq!((shared.departures.given_up(), shared.ring.pop_positions(&mut one)), (0, 0..0));
 }
 
+#[test]
+fn a_thread_that_may_send_waits_for_no_time_any_more() {
+    let departures = Departures::new(0);
+    let [mut first, mut second, mut third] = [0..1, 1..2, 2..3].map(Ticket::new);
+    assert!(!departures.may_leave(&mut second, 5, PATIENCE));
+    assert_eq!(second.leaves_by(PATIENCE), Some(5 + PATIENCE));
+    assert!(departures.may_leave(&mut first, 6, PATIENCE));
+    departures.left(first);
+    assert!(departures.may_leave(&mut second, 7, PATIENCE));
+    assert_eq!(second.leaves_by(PATIENCE), None, "its turn has come");
+    assert!(!departures.may_leave(&mut third, 8, PATIENCE));
+    assert!(departures.may_leave(&mut third, 8 + PATIENCE, PATIENCE));
+    assert_eq!(third.leaves_by(PATIENCE), None, "it has lost its patience");
+    assert_eq!(departures.given_up(), 1);
+    [second, third].into_iter().for_each(|ticket| departures.left(ticket));
+}
+
 /// Without a clock nobody loses patience.
 #[test]
 fn real_threads_send_in_order() {

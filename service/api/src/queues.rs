@@ -46,8 +46,8 @@ pub struct QueueStatus {
     pub sockets: Vec<u16>,
     /// How many workers receive from each queue of the link now; none if that cannot be changed.
     pub threads: Option<u16>,
-    /// How often workers that share the link's queues gave up the order in which packets came, because one of them was late; none if
-    /// order is not kept.
+    /// How often workers that share the queues of the link's device gave up the order in which packets came, because one of them
+    /// was late: a sum of all its queues; none if order is not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order_given_up: Option<u64>,
     /// Packets received.

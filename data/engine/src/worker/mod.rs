@@ -76,7 +76,7 @@ impl Worker {
         }
         Ok(Worker {
             egress: Egress::new(engine.limits(), &links),
-            order: Order::default(),
+            order: Order::new(known),
             reception: Reception::new(queues.len()),
             stats: Arc::new(WorkerStats::new(links)),
             engine,
@@ -188,15 +188,13 @@ impl Worker {
         self.engine.move_flows(&self.reception, now);
         let Worker { engine, queues, egress, stats, order, .. } = self;
         if order.may_send(queues, now) {
+            order.count(egress, engine, queues);
             egress.send(engine, queues, &mut turn, now);
         }
         for index in 0..queues.len() {
             attempt(queues, index, &mut turn, |attached| attached.queue.flush(engine.pool()));
         }
-        order.tried(queues, now, |queues| {
-            let mut open = queues.iter().flatten();
-            !engine.idle() || egress.has_backlog(engine) || open.any(|open| open.queue.unsent())
-        });
+        order.tried(egress, engine, queues, now);
         stats.count_turn(&turn, egress.take_undeliverable());
         self.tell_peers();
         if pauses {
@@ -293,10 +291,11 @@ impl Worker {
         (n, max)
     }
 
-    /// Whether packets wait for a device to accept or to send them.
+    /// Whether packets wait for a device to accept or to send them, or others for a worker to have sent what it received.
     fn has_backlog(&mut self) -> bool {
         let mut queues = self.queues.iter().flatten();
         self.engine.has_unsent_messages()
+            || self.order.has_in_hand()
             || queues.any(|attached| attached.queue.unsent())
             || self.egress.has_backlog(&mut self.engine)
     }

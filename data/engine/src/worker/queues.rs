@@ -87,6 +87,8 @@ pub(super) struct Egress {
     /// The most packets that wait for one of these.
     most_waiting: usize,
     undeliverable: u64,
+    /// By link: how many packets have left its outbox and its queues' backlogs.
+    left: Box<[u64]>,
     /// By link: since when packets have been waiting without progress.
     stalled: Box<[Option<Nanos>]>,
     /// By link: whether it has been stalled for [`STALL_TIMEOUT`].
@@ -104,6 +106,7 @@ impl Egress {
             backlogs: link_of.iter().map(|_| VecDeque::new()).collect(),
             most_waiting: limits.backlog,
             undeliverable: 0,
+            left: vec![0; links.into()].into(),
             stalled: vec![None; links.into()].into(),
             stuck: vec![false; links.into()].into(),
             needs: vec![None; link_of.len()].into(),
@@ -122,12 +125,12 @@ impl Egress {
             let before = turn.sent;
             self.forget_lost(link, queues, engine.pool());
             if self.queues_of[link].is_empty() && self.send_by_peer(link, engine, turn) {
-                self.watch(link, engine, turn.sent > before, now);
+                self.watch(link, engine, turn.sent - before, now);
                 continue;
             }
             let (pool, outbox) = engine.transmit(link as u16);
             match *self.queues_of[link] {
-                [] => self.discard(pool, outbox),
+                [] => self.discard(link, pool, outbox),
                 [index] => {
                     if !outbox.is_empty() {
                         let sent = attempt(queues, index, turn, |a| a.queue.tx(pool, outbox));
@@ -136,7 +139,7 @@ impl Egress {
                 }
                 _ => self.send_by_many(link, pool, outbox, queues, turn),
             }
-            self.watch(link, engine, turn.sent > before, now);
+            self.watch(link, engine, turn.sent - before, now);
         }
     }
 
@@ -151,8 +154,9 @@ impl Egress {
         carried
     }
 
-    fn watch(&mut self, link: usize, engine: &mut Engine, progress: bool, now: Nanos) {
-        let waits = !progress && !engine.outbox(link as u16).is_empty();
+    fn watch(&mut self, link: usize, engine: &mut Engine, sent: usize, now: Nanos) {
+        self.left[link] += sent as u64;
+        let waits = sent == 0 && !engine.outbox(link as u16).is_empty();
         let since = waits.then(|| self.stalled[link].unwrap_or(now));
         self.stalled[link] = since;
         self.stuck[link] = since.is_some_and(|since| now.saturating_sub(since) >= STALL_TIMEOUT);
@@ -213,11 +217,12 @@ impl Egress {
 
     /// Removes failed queues, and drops the packets that wait for them.
     fn forget_lost(&mut self, link: usize, queues: &[Option<Attached>], pool: &mut PoolCache) {
-        let Egress { queues_of, backlogs, undeliverable, .. } = self;
+        let Egress { queues_of, backlogs, undeliverable, left, .. } = self;
         queues_of[link].retain(|index| {
             let serves = queues[*index].is_some();
             if !serves {
                 *undeliverable += backlogs[*index].len() as u64;
+                left[link] += backlogs[*index].len() as u64;
                 backlogs[*index].drain(..).for_each(|buffer| pool.free(buffer));
             }
             serves
@@ -226,9 +231,51 @@ impl Egress {
 
     /// Drops packets of a link that no queue serves; if they stayed, they would block reception on
     /// every other link.
-    fn discard(&mut self, pool: &mut PoolCache, outbox: &mut VecDeque<Buffer>) {
+    fn discard(&mut self, link: usize, pool: &mut PoolCache, outbox: &mut VecDeque<Buffer>) {
         self.undeliverable += outbox.len() as u64;
+        self.left[link] += outbox.len() as u64;
         outbox.drain(..).for_each(|buffer| pool.free(buffer));
+    }
+
+    fn waiting(&self, link: usize, engine: &mut Engine) -> u64 {
+        let of_queues = self.queues_of[link].iter().map(|index| self.backlogs[*index].len());
+        (engine.outbox(link as u16).len() + of_queues.sum::<usize>()) as u64
+    }
+
+    /// How many packets will have left for a link when those that wait now have; `None`: none do, or an application receives
+    /// them, which has a ring to each worker and so no order among them.
+    pub(super) fn sends_until(
+        &self,
+        link: usize,
+        engine: &mut Engine,
+        queues: &[Option<Attached>],
+    ) -> Option<u64> {
+        let waiting = self.waiting(link, engine);
+        let is_application =
+            self.attached(link, queues).any(|attached| attached.queue.holds_back());
+        (waiting > 0 && !is_application).then_some(self.left[link] + waiting)
+    }
+
+    /// Whether so many packets have left for a link, and none waits to be flushed. A failed queue may have taken packets
+    /// along that are not counted.
+    pub(super) fn has_sent(
+        &self,
+        link: usize,
+        until: u64,
+        engine: &mut Engine,
+        queues: &[Option<Attached>],
+    ) -> bool {
+        let mut open = self.attached(link, queues);
+        (self.left[link] >= until || self.waiting(link, engine) == 0)
+            && !open.any(|attached| attached.queue.unsent())
+    }
+
+    fn attached<'a>(
+        &self,
+        link: usize,
+        queues: &'a [Option<Attached>],
+    ) -> impl Iterator<Item = &'a Attached> {
+        self.queues_of[link].iter().filter_map(|index| queues[*index].as_ref())
     }
 
     pub(super) fn has_backlog(&self, engine: &mut Engine) -> bool {

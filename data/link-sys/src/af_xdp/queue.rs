@@ -276,6 +276,10 @@ impl LinkQueue for XskQueue {
         self.member.as_ref().is_some_and(Member::keeps_order)
     }
 
+    fn has_turn(&self) -> bool {
+        self.member.as_ref().is_some_and(Member::has_turn)
+    }
+
     fn may_send(&mut self) -> bool {
         let now = self.now;
         self.member.as_mut().is_none_or(|member| member.may_send(now))
@@ -353,6 +357,8 @@ impl Drop for XskQueue {
     /// if the device sends nothing. Other sockets on the device queue go on; the last one takes the
     /// frames home that all of them have lent.
     fn drop(&mut self) {
+        // Others need not wait meanwhile.
+        self.member.iter_mut().for_each(Member::sent);
         let quiet = self.steering.undirect(self.index).is_ok() && grace_period().is_ok();
         let mut stock = self.pool.stock();
         self.await_sent(&mut stock, |queue| queue.socket.tx.free() == queue.socket.tx.capacity());

@@ -72,8 +72,8 @@ impl ReceiveThreads {
 
     /// From each worker's next poll on, order is kept, or no longer. No packet is lost. Does not block.
     pub fn keep_order(&self, ordered: bool) {
-        self.restart_orders();
         self.ordered.store(ordered, Ordering::Relaxed);
+        self.restart_orders();
     }
 
     /// How often order was given up so far: a worker was stopped with packets in hand, or was slow, and others did not wait
@@ -84,8 +84,10 @@ impl ReceiveThreads {
         each.sum()
     }
 
-    /// Nobody waits for what was received while order was not kept.
+    /// Nobody waits for what was received while order was not kept. Call it after the setting has changed: what a
+    /// worker claims before it sees the change has no place in the order, and is below the position read here.
     fn restart_orders(&self) {
+        fence(Ordering::SeqCst);
         let rings = self.lock();
         let open = rings.iter().filter_map(|(_, ring)| ring.upgrade());
         open.for_each(|open| open.departures.restart(open.ring.position()));
@@ -128,10 +130,10 @@ impl ReceiveThreads {
     /// [`ThreadsError`] for none, and for more than [`most`](Self::most).
     pub fn set(&self, threads: u16) -> Result<(), ThreadsError> {
         self.check(threads)?;
-        if self.get() == 1 {
+        let before = self.now.swap(threads, Ordering::Relaxed);
+        if before == 1 {
             self.restart_orders();
         }
-        self.now.store(threads, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -231,9 +233,15 @@ impl Member {
         }
     }
 
-    /// Whether packets may have to be sent in order.
+    /// Whether packets may have to be sent in order: those of one worker alone need not wait for anybody.
     pub(super) fn keeps_order(&self) -> bool {
-        self.ticket.is_some() || self.shared.threads.keeps_order()
+        let threads = &self.shared.threads;
+        self.has_turn() || threads.keeps_order() && threads.get() > 1
+    }
+
+    /// Whether those that it has received last have to.
+    pub(super) fn has_turn(&self) -> bool {
+        self.ticket.is_some()
     }
 
     pub(super) fn may_send(&mut self, now: Nanos) -> bool {

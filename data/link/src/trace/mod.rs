@@ -201,6 +201,10 @@ impl LinkQueue for TracedQueue {
         self.inner.keeps_order()
     }
 
+    fn has_turn(&self) -> bool {
+        self.inner.has_turn()
+    }
+
     fn may_send(&mut self) -> bool {
         self.inner.may_send()
     }

@@ -53,7 +53,8 @@ pub const TABLE: &[Setting] = &[
         .path("queue.NAME.ordered", "on or off")
         .doc(
             "Several workers on one queue (`threads`) send packets on in the order in which these came: a worker waits for \
-             those that received before it, up to 10 ms, and counts when it goes first.",
+             those that received before it, up to 10 ms, and counts when it goes first. All that it sends waits meanwhile, \
+             also what came by other queues or from applications.",
         ),
     Setting { place: TablePlace::Interface, ..stack("name", Kind::Name, Without("the device's name, with the VLAN behind it: `eth0.5`"), "\"lan\"") }
         .doc("The interface's name."),

@@ -291,8 +291,11 @@ fn a_device_that_takes_nothing_is_not_spun_on() {
     });
 }
 
-/// A device that is down: it has taken packets and does not send them.
-struct Stuck;
+/// A device that is down: it has taken packets and does not send them. Or an application that does not receive.
+#[derive(Default)]
+struct Stuck {
+    is_application: bool,
+}
 
 impl LinkQueue for Stuck {
     fn rx(&mut self, _: &mut PoolCache, _: &mut Burst, _: usize) -> Result<usize, LinkError> {
@@ -308,7 +311,11 @@ impl LinkQueue for Stuck {
     }
 
     fn unsent(&self) -> bool {
-        true
+        !self.is_application
+    }
+
+    fn holds_back(&self) -> bool {
+        self.is_application
     }
 
     fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
@@ -325,7 +332,7 @@ fn a_device_that_is_down_is_not_spun_on() {
     let pool = pool(64);
     let engine = engine(&pool, Limits::default(), &echo());
     let entry = engine.entry("Echo").expect("a source is an entry");
-    let stuck = Attached { link: 0, entry, queue: Box::new(Stuck) };
+    let stuck = Attached { link: 0, entry, queue: Box::new(Stuck::default()) };
     let mut worker = Worker::new(engine, vec![stuck]).expect("descriptors");
     let (stats, waker, stop) = (worker.stats(), worker.waker(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -350,7 +357,7 @@ fn a_stuck_link_does_not_hold_back_the_others() {
     let queue = left.take_queues().remove(0);
     // Everything is sent by link 0, which takes nothing, and received from link 1.
     let queues = vec![
-        Attached { link: 0, entry, queue: Box::new(Stuck) },
+        Attached { link: 0, entry, queue: Box::new(Stuck::default()) },
         Attached { link: 1, entry, queue },
     ];
     let mut worker = Worker::new(engine, queues).expect("descriptors");
@@ -367,7 +374,7 @@ fn a_queue_of_an_unknown_link_is_refused() {
     let pool = pool(64);
     let engine = engine(&pool, Limits::default(), &echo());
     let entry = engine.entry("Echo").expect("a source is an entry");
-    let stuck = Attached { link: 1, entry, queue: Box::new(Stuck) };
+    let stuck = Attached { link: 1, entry, queue: Box::new(Stuck::default()) };
     let error = Worker::new(engine, vec![stuck]).expect_err("there is link 0 only");
     assert_eq!(error.to_string(), "a queue is of link 1, and the limits say links = 1");
 }
