@@ -1,7 +1,7 @@
 //! Servers of several processes.
 
 use std::fs::Permissions;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -289,7 +289,9 @@ fn becomes_a_daemon(user: &str) {
     written(&lab, "closed", &mut server);
     for (to, port) in BOTH.into_iter().flat_map(|to| [9100, 9101, 9102].map(|port| (to, port))) {
         let since = Instant::now();
-        while lab.net.right.run(|| TcpStream::connect((to, port))).is_ok() {
+        let connect = || TcpStream::connect_timeout(&(to, port).into(), PATIENCE);
+        // Where it is open, nobody answers once the backlog is full.
+        while !lab.net.right.run(connect).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused) {
             assert!(since.elapsed() < PATIENCE, "port {port} is still open; {}", server.told());
             std::thread::sleep(Duration::from_millis(20));
         }
