@@ -270,8 +270,8 @@ fn becomes_a_daemon(user: &str) {
     let mut server = lab.start(&["/usr/bin/python3", "-c", DAEMON, user]);
     written(&lab, "daemon", &mut server);
     assert!(server.child.wait().unwrap().success(), "{}", server.told());
-    let listed = lab.await_listed(" *:9100 ", 0);
-    assert!(listed.contains(": 0 queues, 0 sockets\n"), "it counts what it lists: {listed}");
+    // What is held for the child is not counted, as it is not listed.
+    lab.await_listed(": 0 queues, 0 sockets", 1);
     // At the first attempt: nobody has the listener on a queue.
     let connect = |to| lab.net.right.run(|| TcpStream::connect((to, 9100)));
     let streams = BOTH.map(|to| connect(to).unwrap_or_else(|e| panic!("{e}; {}", server.told())));
