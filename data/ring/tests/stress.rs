@@ -274,6 +274,8 @@ fn gaps_of_many_threads_are_each_filled_once() {
             take(&mut seen);
             thread::yield_now();
         }
+        // Only this orders what the threads did before what is read below.
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         // The last ones may lie behind gaps.
         while ring.unpublished() > 0 {
             assert_eq!(ring.push(&[u64::MAX]), 1);
