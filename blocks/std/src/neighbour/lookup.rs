@@ -11,12 +11,11 @@ use weever_net::neighbour::{Demand, Lookup as Found};
 use weever_packet::Flags;
 use weever_wire::MacAddr;
 
-use super::waiting::{Waiting, shrink};
+use super::waiting::{Waiting, goes_by_itself, shrink};
 use super::{Protocol, neighbours, send};
 use crate::host::{NeighbourSnapshot as Snapshot, Neighbourhood, Reader, Session};
 
 const REQUEST: usize = 0;
-const WAITING: usize = 0;
 const KNOWN: usize = 0;
 const UNREACHABLE: usize = 1;
 const FULL: usize = 2;
@@ -57,15 +56,15 @@ pub(crate) const fn lookup<F: Protocol>(
 fn make<F: Protocol>(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let neighbours = neighbours::<F>(build)?;
     let reader = neighbours.reader();
-    Ok(Box::new(Lookup { neighbours, reader, waiting: Waiting::default(), is_known: false }))
+    Ok(Box::new(Lookup { neighbours, reader, waiting: Waiting::default(), is_noted: false }))
 }
 
 struct Lookup<F: Protocol> {
     neighbours: Arc<Neighbourhood<F>>,
     reader: Reader<F::Key>,
     waiting: Waiting<F::Key>,
-    /// Whether the neighbourhood knows that packets wait here.
-    is_known: bool,
+    /// Whether it is noted in the neighbourhood that packets wait here.
+    is_noted: bool,
 }
 
 impl<F: Protocol> Block for Lookup<F> {
@@ -107,33 +106,26 @@ impl<F: Protocol> Block for Lookup<F> {
     }
 
     fn poll(&mut self, cx: &mut Cx<'_>) {
-        self.waiting.wake(cx, WAITING);
+        self.waiting.wake(cx);
     }
 
     /// Packets go on waiting at the node: those that come later must not overtake them.
     fn export_state(&mut self) -> Option<State> {
         let waiting = std::mem::take(&mut self.waiting);
-        self.tell();
+        self.note_waiting();
         Some(Box::new(waiting))
     }
 
     fn import_state(&mut self, state: State) -> Result<(), State> {
         self.waiting = *state.downcast::<Waiting<F::Key>>()?;
-        self.tell();
+        self.note_waiting();
         Ok(())
     }
 }
 
-/// Whether the packet already has its link address: a group's, the broadcast address, or the sender's
-/// of the packet that it answers.
-#[inline(always)]
-fn goes_by_itself(packet: &Buffer) -> bool {
-    packet.meta().flags.has(Flags::NEXT_MAC)
-}
-
 impl<F: Protocol> Drop for Lookup<F> {
     fn drop(&mut self) {
-        if self.is_known {
+        if self.is_noted {
             self.neighbours.note_waiting(false);
         }
     }
@@ -153,32 +145,20 @@ pub(crate) fn record_known<F: Protocol>(known: &Snapshot<F::Key>, packet: &mut B
 impl<F: Protocol> Lookup<F> {
     #[cold]
     fn hold(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask) -> Mask {
-        let (neighbours, now) = (&self.neighbours, cx.now);
-        // Packets to other neighbours need no access.
-        let mut session = None;
-        let is_asked = |of| {
-            let session = session.get_or_insert_with(|| neighbours.try_session(now));
-            session.as_mut().map(|session| session.is_asked(of))
-        };
-        let looks = |packet: &Buffer| (!goes_by_itself(packet)).then(|| F::next_hop(packet));
-        let key = |of| neighbours.wait_key(of);
-        let held = self.waiting.hold(cx, burst, input, (WAITING, key), looks, is_asked);
-        drop(session);
+        let held = self.waiting.hold(cx, burst, input, &*self.neighbours);
         self.waiting.set_deadline(cx);
-        self.tell();
+        self.note_waiting();
         held
     }
 
     #[cold]
     fn let_go(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, left: Mask) {
-        let neighbours = &self.neighbours;
-        let looks = |packet: &Buffer| (!goes_by_itself(packet)).then(|| F::next_hop(packet));
-        let key = |of| neighbours.wait_key(of);
-        self.waiting.let_go(cx, burst, left, (WAITING, key), looks);
-        self.tell();
+        self.waiting.let_go(cx, burst, left, &*self.neighbours);
+        self.note_waiting();
     }
 
-    /// Looks neighbours up that are not published; returns the packets that left by a port.
+    /// Looks neighbours up that are not published, and has packets wait until they are; without access to the
+    /// neighbours, until they look again. Returns the packets that left by a port.
     #[cold]
     fn ask(
         &mut self,
@@ -188,63 +168,34 @@ impl<F: Protocol> Lookup<F> {
         ports: &mut Ports<'_>,
     ) -> Mask {
         let mut left = 0;
-        let Some(mut session) = self.neighbours.try_session(cx.now) else {
-            return self.ask_again(cx, burst, unknown, ports);
-        };
+        let mut session = self.neighbours.try_session(cx.now);
         for task in bits(unknown) {
             let Some(packet) = burst.get_mut(task) else { continue };
             let of = F::next_hop(packet);
-            match find(cx, &mut session, packet, of) {
-                Some(port) => {
-                    ports.enable(port, 1 << task);
-                    left |= 1 << task;
-                }
-                None if !shrink(cx, packet) => {
-                    ports.enable(FULL, 1 << task);
-                    left |= 1 << task;
-                }
-                None => {
-                    self.waiting.begin(packet, of, cx.now);
-                    cx.block(task, self.neighbours.wait_key(of));
-                }
+            let port = session.as_mut().and_then(|session| find(cx, session, packet, of));
+            if let Some(port) = port.or_else(|| (!shrink(cx, packet)).then_some(FULL)) {
+                ports.enable(port, 1 << task);
+                left |= 1 << task;
+                continue;
+            }
+            self.waiting.begin(packet, of, cx.now);
+            let key = self.neighbours.wait_key(of);
+            match session {
+                Some(_) => cx.block(task, key),
+                None => self.waiting.look_again(cx, task, key),
             }
         }
         drop(session);
-        self.tell();
+        self.waiting.set_deadline(cx);
+        self.note_waiting();
         left
     }
 
-    /// Has packets wait and look again soon. Returns those that left, since there is no frame for them.
-    #[cold]
-    fn ask_again(
-        &mut self,
-        cx: &mut Cx<'_>,
-        burst: &mut Burst,
-        unknown: Mask,
-        ports: &mut Ports<'_>,
-    ) -> Mask {
-        let mut full = 0;
-        for task in bits(unknown) {
-            let Some(packet) = burst.get_mut(task) else { continue };
-            if shrink(cx, packet) {
-                let of = F::next_hop(packet);
-                self.waiting.begin(packet, of, cx.now);
-                self.waiting.look_again(cx, task, self.neighbours.wait_key(of));
-            } else {
-                full |= 1 << task;
-            }
-        }
-        ports.enable(FULL, full);
-        self.waiting.set_deadline(cx);
-        self.tell();
-        full
-    }
-
-    /// Lets the neighbourhood know whether packets wait here: those that come later may not pass by.
-    fn tell(&mut self) {
+    /// Notes in the neighbourhood whether packets wait here: those that come later may not pass by.
+    fn note_waiting(&mut self) {
         let waits = !self.waiting.is_empty();
-        if waits != self.is_known {
-            self.is_known = waits;
+        if waits != self.is_noted {
+            self.is_noted = waits;
             self.neighbours.note_waiting(waits);
         }
     }

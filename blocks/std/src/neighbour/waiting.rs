@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use weever_block::{Buffer, Burst, Cx, Mask, Nanos, bits};
 use weever_packet::{Flags, Meta, NOWHERE};
 
-use crate::host::NeighbourKey;
+use super::Protocol;
+use crate::host::{NeighbourKey, Neighbourhood};
 
 /// The neighbours that packets wait for at one block, on this worker. Another worker may have heard
 /// from one of them before the waiting packets are woken: packets that come meanwhile join them,
@@ -28,6 +29,8 @@ impl<K> Default for Waiting<K> {
     }
 }
 
+/// The notify edge of [`lookup`](super::lookup::lookup), which leads back to it.
+const WAITING: usize = 0;
 /// Neighbours whose packets are kept in order at a time.
 const MOST_WAITING: usize = 1024;
 /// Longer than it takes packets to go on once their neighbour has answered.
@@ -64,9 +67,9 @@ impl<K: NeighbourKey> Waiting<K> {
         }
     }
 
-    /// At the block's deadline: wakes the packets that look again, by notify edge `edge`.
-    pub(super) fn wake(&mut self, cx: &mut Cx<'_>, edge: usize) {
-        std::mem::take(&mut self.again).into_iter().for_each(|key| cx.notify(edge, key));
+    /// At the block's deadline: wakes the packets that look again.
+    pub(super) fn wake(&mut self, cx: &mut Cx<'_>) {
+        std::mem::take(&mut self.again).into_iter().for_each(|key| cx.notify(WAITING, key));
     }
 
     fn find(&self, neighbour: K) -> Result<usize, usize> {
@@ -104,65 +107,79 @@ impl<K: NeighbourKey> Waiting<K> {
         });
     }
 
-    /// Has those tasks wait whose neighbour, which `looks` finds, others wait for already; those that waited go on.
-    /// Returns the tasks that wait. If no other event will wake them, because the news has been told or those before were
-    /// dropped, they are woken here by notify edge `edge`, which comes back to the block; if nobody says now whether
-    /// the neighbour is asked for, they look again.
-    pub(super) fn hold(
+    /// Has those tasks wait whose neighbour others wait for already; those that waited go on. Returns the tasks that
+    /// wait. If no other event will wake them, because the news has been told or those before were dropped, they are
+    /// woken here, and come back to the block; without access to the neighbours they look again.
+    pub(super) fn hold<F: Protocol<Key = K>>(
         &mut self,
         cx: &mut Cx<'_>,
         burst: &mut Burst,
         input: Mask,
-        (edge, key): (usize, impl Fn(K) -> u64),
-        looks: impl Fn(&Buffer) -> Option<K>,
-        mut is_asked: impl FnMut(K) -> Option<bool>,
+        neighbours: &Neighbourhood<F>,
     ) -> Mask {
+        let now = cx.now;
+        // Packets to other neighbours need no access.
+        let mut session = None;
+        let mut is_asked = |of| {
+            let session = session.get_or_insert_with(|| neighbours.try_session(now));
+            session.as_mut().map(|session| session.is_asked(of))
+        };
+        self.tidy(now, |of| is_asked(of) != Some(false));
         let mut held = 0;
-        self.tidy(cx.now, |of| is_asked(of) != Some(false));
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };
-            let Some(of) = looks(packet) else { continue };
-            let (flags, key) = (packet.meta().flags, key(of));
-            if !flags.has(Flags::WAITED) && self.contains(of) {
-                // Without a frame to move to, it waits where it is.
-                shrink(cx, packet);
-                packet.meta_mut().flags = flags.with(Flags::WAITED);
-                held |= 1 << task;
-                match is_asked(of) {
-                    Some(true) => cx.block(task, key),
-                    Some(false) => {
-                        cx.block(task, key);
-                        cx.notify(edge, key);
-                    }
-                    None => self.look_again(cx, task, key),
-                }
+            let Some(of) = waits_for::<F>(packet) else { continue };
+            let flags = packet.meta().flags;
+            if flags.has(Flags::WAITED) || !self.contains(of) {
+                continue;
+            }
+            // Without a frame to move to, it waits where it is.
+            shrink(cx, packet);
+            packet.meta_mut().flags = flags.with(Flags::WAITED);
+            held |= 1 << task;
+            let key = neighbours.wait_key(of);
+            let Some(is_asked) = is_asked(of) else {
+                self.look_again(cx, task, key);
+                continue;
+            };
+            cx.block(task, key);
+            if !is_asked {
+                cx.notify(WAITING, key);
             }
         }
         held
     }
-}
 
-impl<K: NeighbourKey> Waiting<K> {
-    /// When the first of those that waited for a neighbour has left, the packets that joined them meanwhile are woken,
-    /// by notify edge `edge`.
-    pub(super) fn let_go(
+    /// When the first of those that waited for a neighbour has left, the packets that joined them meanwhile are woken.
+    pub(super) fn let_go<F: Protocol<Key = K>>(
         &mut self,
         cx: &mut Cx<'_>,
-        burst: &mut Burst,
+        burst: &Burst,
         left: Mask,
-        (edge, key): (usize, impl Fn(K) -> u64),
-        looks: impl Fn(&Buffer) -> Option<K>,
+        neighbours: &Neighbourhood<F>,
     ) {
         for task in bits(left) {
             let Some(packet) = burst.get(task) else { continue };
             let waited = packet.meta().flags.has(Flags::WAITED);
-            if let Some(of) = looks(packet).filter(|_| waited)
+            if let Some(of) = waits_for::<F>(packet).filter(|_| waited)
                 && self.remove(of)
             {
-                cx.notify(edge, key(of));
+                cx.notify(WAITING, neighbours.wait_key(of));
             }
         }
     }
+}
+
+/// Whether the packet already has its link address: a group's, the broadcast address, or the sender's
+/// of the packet that it answers.
+#[inline(always)]
+pub(super) fn goes_by_itself(packet: &Buffer) -> bool {
+    packet.meta().flags.has(Flags::NEXT_MAC)
+}
+
+/// The neighbour whose link address the packet needs.
+fn waits_for<F: Protocol>(packet: &Buffer) -> Option<F::Key> {
+    (!goes_by_itself(packet)).then(|| F::next_hop(packet))
 }
 
 /// Bytes of the largest ordinary frame.
