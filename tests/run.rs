@@ -18,6 +18,7 @@ mod run {
     mod services;
     mod starting;
     mod trouble;
+    mod undelivered;
     mod workers;
 }
 

@@ -252,6 +252,21 @@ impl Lab {
         (String::from_utf8_lossy(&all).into_owned(), body)
     }
 
+    /// Waits until the stack has put so many datagrams on the rings of its first application.
+    pub(crate) fn await_received(&self, count: u64) {
+        let since = Instant::now();
+        loop {
+            let listed = self.up().ask(&["sockets", "--json"]);
+            let told: serde_json::Value = serde_json::from_str(&listed).unwrap();
+            let received = told["queues"][0]["received"].as_u64().unwrap_or_default();
+            if received >= count {
+                return;
+            }
+            assert!(since.elapsed() < PATIENCE, "{received} of {count}: {listed}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Has the stack's list of sockets this many lines with a text, sooner or later?
     pub(crate) fn await_listed(&self, text: &str, count: usize) -> String {
         let since = Instant::now();

@@ -63,11 +63,11 @@ fn a_class_with_a_worker_of_its_own_does_not_wait_behind_others_in_a_socket() {
         best_effort.send(b"be").unwrap();
         // No more at once than any ring has room for.
         if sent % 20 == 0 {
-            await_received(&lab, sent);
+            lab.await_received(sent);
         }
     }
     high.send(b"hp").unwrap();
-    await_received(&lab, 200);
+    lab.await_received(200);
     let mut start = lab.connect(&mut server, STACK.into(), 4712);
     let mut order = String::new();
     std::io::Read::read_to_string(&mut start, &mut order).unwrap();
@@ -83,24 +83,4 @@ fn a_class_with_a_worker_of_its_own_does_not_wait_behind_others_in_a_socket() {
     for file in [policy, flows] {
         drop(std::fs::remove_file(file));
     }
-}
-
-/// Waits until the socket's datagrams are on the program's rings.
-fn await_received(lab: &Lab, count: u64) {
-    let since = Instant::now();
-    loop {
-        let listed: serde_json::Value =
-            serde_json::from_str(&lab.up().ask(&["sockets", "--json"])).unwrap();
-        let received = received(&listed);
-        if received >= count {
-            return;
-        }
-        assert!(since.elapsed() < PATIENCE, "{received} of {count}: {listed}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Datagrams that the program's first queue has received.
-fn received(listed: &serde_json::Value) -> u64 {
-    listed["queues"][0]["received"].as_u64().unwrap_or_default()
 }

@@ -11,6 +11,8 @@ use std::net::SocketAddr;
 
 use weever_app_sockets::{Info, RxBuf};
 
+use crate::undelivered::{Copied, Undelivered};
+
 /// Datagrams of one worker that wait in one socket at the most; later ones are lost, as in the kernel's full buffer.
 const MOST: usize = 1024;
 /// Places of the table of peers' workers, indexed by a hash of the peers' addresses. Two peers at one
@@ -25,6 +27,8 @@ const LONGEST: usize = 65_535;
 /// The datagrams of a socket.
 #[derive(Default)]
 pub(crate) struct Backlog {
+    /// Those that waited at forks, before all others.
+    undelivered: VecDeque<Undelivered>,
     by_worker: Vec<VecDeque<RxBuf<'static>>>,
     /// The list to read from next; if it is empty, the first behind it that is not.
     turn: usize,
@@ -41,6 +45,30 @@ impl Homes {
     fn place(&mut self, peer: SocketAddr) -> &mut u16 {
         let place = self.hasher.hash_one(peer) as usize % PEERS;
         &mut self.workers[place]
+    }
+}
+
+/// A datagram that waits.
+pub(crate) enum Waiting<'b> {
+    /// In frames of this process' queue.
+    Received(&'b RxBuf<'static>),
+    /// Since before a fork.
+    Undelivered(&'b Copied),
+}
+
+impl Waiting<'_> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Waiting::Received(datagram) => datagram.len(),
+            Waiting::Undelivered(datagram) => datagram.octets.len(),
+        }
+    }
+
+    pub(crate) fn info(&self) -> Info {
+        match self {
+            Waiting::Received(datagram) => datagram.info(),
+            Waiting::Undelivered(datagram) => datagram.info,
+        }
     }
 }
 
@@ -65,23 +93,53 @@ impl Backlog {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.next().is_none()
+        self.undelivered.iter().all(|datagrams| datagrams.len() == 0) && self.next().is_none()
     }
 
-    /// The next datagram.
-    pub(crate) fn first(&self) -> Option<&RxBuf<'static>> {
-        self.by_worker[self.next()?].front()
+    /// The next datagram. One from before a fork may be taken by another process afterwards.
+    pub(crate) fn first(&self) -> Option<Waiting<'_>> {
+        let mut undelivered = self.undelivered.iter().filter_map(Undelivered::first);
+        let first = undelivered.next().map(Waiting::Undelivered);
+        first.or_else(|| self.received().next().map(Waiting::Received))
     }
 
-    /// The next datagrams, of one worker, in their order.
-    pub(crate) fn front(&self) -> impl Iterator<Item = &RxBuf<'static>> {
+    /// The next datagram, for this process to read: one from before a fork is taken, one that its queue has received stays
+    /// until it is [removed](Self::pop).
+    pub(crate) fn first_to_read(&self) -> Option<Waiting<'_>> {
+        let mut undelivered = self.undelivered.iter().filter_map(Undelivered::take);
+        let first = undelivered.next().map(Waiting::Undelivered);
+        first.or_else(|| self.received().next().map(Waiting::Received))
+    }
+
+    /// Before a fork: what waits is for whichever process reads first. Returns how many datagrams stay this process' alone,
+    /// because there is no room for more.
+    pub(crate) fn share(&mut self) -> usize {
+        self.undelivered.retain(|datagrams| datagrams.len() > 0);
+        let received = |all: &Backlog| all.by_worker.iter().map(VecDeque::len).sum::<usize>();
+        let shared: usize = self.undelivered.iter().map(Undelivered::len).sum();
+        if received(self) == 0 {
+            return 0;
+        }
+        let Some(mut datagrams) = Undelivered::new() else { return received(self) };
+        let room = (MOST * self.by_worker.len()).saturating_sub(shared);
+        for _ in 0..room {
+            let Some(next) = self.received().next().map(Copied::of) else { break };
+            self.pop(1, next.info.remote());
+            datagrams.push(next);
+        }
+        self.undelivered.push_back(datagrams);
+        received(self)
+    }
+
+    /// The next datagrams that the queue has received, of one worker, in their order.
+    pub(crate) fn received(&self) -> impl Iterator<Item = &RxBuf<'static>> {
         self.next().into_iter().flat_map(|worker| &self.by_worker[worker])
     }
 
-    /// How many of the next datagrams may be told at once (`UDP_GRO`), with room for so many octets: those of one flow,
+    /// How many of the next datagrams that the queue has received may be told at once (`UDP_GRO`), with room for so many octets: those of one flow,
     /// of the first one's length and traffic class. The last one may be shorter.
     pub(crate) fn together(&self, room: usize) -> usize {
-        let mut all = self.front();
+        let mut all = self.received();
         let Some(first) = all.next() else { return 0 };
         let (len, info) = (first.len(), first.info());
         let flow = |info: &Info| (info.remote(), info.local(), info.traffic_class(), info.hops());
@@ -103,7 +161,7 @@ impl Backlog {
         count
     }
 
-    /// Removes the next datagrams, so many of one worker, which came from `peer`. The turn passes to the next worker that
+    /// Removes the next datagrams that the queue has received, so many of one worker, which came from `peer`. The turn passes to the next worker that
     /// has one.
     pub(crate) fn pop(&mut self, count: usize, peer: SocketAddr) {
         let Some(worker) = self.next() else { return };
@@ -123,9 +181,10 @@ impl Backlog {
         Some(*self.homes.as_mut()?.place(peer))
     }
 
-    /// Gives all of them up.
+    /// Gives all up that the queue has received.
     pub(crate) fn clear(&mut self) {
-        *self = Backlog::default();
+        let undelivered = std::mem::take(&mut self.undelivered);
+        *self = Backlog { undelivered, ..Backlog::default() };
     }
 
     /// Forgets all of them without giving their frames back.

@@ -63,6 +63,7 @@ mod slab;
 mod splice;
 mod state;
 mod transfer;
+mod undelivered;
 mod wait;
 mod waits;
 mod ways;

@@ -40,6 +40,7 @@ extern "C" fn start() {
 
 extern "C" fn before() {
     let mut held = lock();
+    held.share_datagrams();
     let inheritance = held.bequeath();
     // SAFETY: see `Fork`.
     unsafe { *FORK.0.get() = Some((held.into_guard(), inheritance)) };
@@ -72,6 +73,26 @@ extern "C" fn in_child() {
 }
 
 impl State {
+    /// Before a fork: datagrams that wait are for whichever process reads first.
+    fn share_datagrams(&mut self) {
+        if inside::is_chosen() || !self.files.iter_mut().any(|(_, file)| file.is_udp()) {
+            return;
+        }
+        self.pump();
+        let mut kept = 0;
+        for (_, file) in self.files.iter_mut() {
+            if let Kind::Udp(udp) = &mut file.kind {
+                kept += udp.received.share();
+            }
+        }
+        if kept > 0 {
+            log::note(format_args!(
+                "{kept} waiting datagrams stay with this process, and its child has no part in them"
+            ));
+        }
+        self.commit();
+    }
+
     /// The state of a child, made of its parent's.
     fn inherit(&mut self, inheritance: Inheritance) {
         self.sleepers.clear();

@@ -4,6 +4,7 @@ use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, c_int, msghdr};
 use weever_app_sockets::Info;
 
 use crate::address;
+use crate::backlog::Waiting;
 use crate::control;
 use crate::failure::{Answer, Failure, fail};
 use crate::file::{File, Kind, Phase, Stream, Udp};
@@ -159,7 +160,9 @@ unsafe fn datagram(
     let Kind::Udp(Udp { received, deaf, .. }) = &mut file.kind else {
         return Err(Failure::Kernel);
     };
-    let Some(first) = received.first() else {
+    let peeks = flags & MSG_PEEK != 0;
+    let first = if peeks { received.first() } else { received.first_to_read() };
+    let Some(first) = first else {
         // One that does not wait finds nothing, as on Linux.
         if *deaf && !file.nonblocking && flags & MSG_DONTWAIT == 0 {
             return Ok(Some(Got { octets: 0, flags: 0 }));
@@ -170,24 +173,32 @@ unsafe fn datagram(
     };
     // Without a place for their length, they come one by one.
     let has_place = message.as_deref().is_some_and(|message| message.msg_controllen > 0);
-    let several = file.options.receive_segments && has_place && flags & MSG_PEEK == 0;
-    let count = if several { received.together(places.len()) } else { 1 };
-    let segment = (count > 1).then(|| first.len() as c_int);
-    let (mut whole, mut got) = (0, 0);
-    for datagram in received.front().take(count) {
-        whole += datagram.len();
-        for piece in datagram.pieces() {
-            got += places.fill(got, piece);
+    let several = file.options.receive_segments && has_place && !peeks;
+    let (mut whole, mut got, mut count) = (0, 0, 0);
+    let (len, info) = (first.len(), first.info());
+    match first {
+        Waiting::Undelivered(datagram) => {
+            (whole, got) = (len, places.fill(0, &datagram.octets));
+        }
+        Waiting::Received(_) => {
+            count = if several { received.together(places.len()) } else { 1 };
+            for datagram in received.received().take(count) {
+                whole += datagram.len();
+                for piece in datagram.pieces() {
+                    got += places.fill(got, piece);
+                }
+            }
         }
     }
-    let info = first.info();
+    let segment = (count > 1).then_some(len as c_int);
     let cut = if got < whole { MSG_TRUNC } else { 0 };
     let mut told = cut;
     if let Some(message) = message {
         // SAFETY: the caller's promise.
         told |= unsafe { describe(state, place, (&info, segment), message) };
     }
-    if flags & MSG_PEEK == 0
+    if !peeks
+        && count > 0
         && let Some(Kind::Udp(udp)) = state.files.get_mut(place).map(|file| &mut file.kind)
     {
         udp.received.pop(count, info.remote());

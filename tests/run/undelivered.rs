@@ -1,0 +1,173 @@
+//! Datagrams that wait in a socket when its process forks.
+
+use std::net::{IpAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use weever_testbed::require_net_admin;
+
+use super::lab::{BOTH, Lab, PATIENCE, Program, has};
+
+const PYTHON: &str = "/usr/bin/python3";
+const PORT: u16 = 9100;
+
+/// A datagram socket, and children that are made while datagrams wait in it.
+const HEAD: &str = "
+import os, select, socket, sys, time
+udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+udp.bind(('::', 9100))
+open('bound', 'w').close()
+def await_file(name):
+    while not os.path.exists(name):
+        time.sleep(0.02)
+def in_a_child(work):
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+";
+
+/// Parent, children and a grandchild answer datagrams in turns; each says who it is, and to which address it came.
+const TURNS: &str = "
+def answer(name):
+    assert select.select([udp], [], [], 30)[0]
+    peeked = udp.recv(100, socket.MSG_PEEK)
+    data, control, _, peer = udp.recvmsg(100, 100)
+    assert peeked == data
+    where = socket.inet_ntop(socket.AF_INET6, control[0][2][:16])
+    udp.sendto(b'%s:%s:%s' % (name, data, where.encode()), peer)
+def child():
+    answer(b'child')
+    answer(b'child')
+    in_a_child(lambda: answer(b'grandchild'))
+await_file('sent')
+answer(b'parent')
+udp.recv(100, socket.MSG_PEEK)
+in_a_child(child)
+answer(b'parent')
+open('more', 'w').close()
+await_file('again')
+# Those of the fork before come first.
+in_a_child(lambda: answer(b'child'))
+answer(b'parent')
+in_a_child(lambda: answer(b'child'))
+udp.setblocking(False)
+try:
+    udp.recv(100)
+except BlockingIOError:
+    open('empty', 'w').close()
+time.sleep(600)
+";
+
+/// Waits for a file of the program's.
+fn await_file(lab: &Lab, name: &str, server: &mut Program) {
+    let since = Instant::now();
+    while !lab.folder.join(name).exists() {
+        assert!(since.elapsed() < PATIENCE, "{name}: {}", server.told());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn client(lab: &Lab, to: IpAddr) -> UdpSocket {
+    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = lab.net.right.run(|| UdpSocket::bind(any).unwrap());
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.connect((to, PORT)).unwrap();
+    socket
+}
+
+#[test]
+fn processes_read_what_waited_at_a_fork_once_and_in_order() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    for to in BOTH {
+        let lab = Lab::new();
+        let mut server = lab.start(&[PYTHON, "-c", &[HEAD, TURNS].concat()]);
+        await_file(&lab, "bound", &mut server);
+        let client = client(&lab, to);
+        let send = |from: u8, count: u8| {
+            (from..from + count).for_each(|number| _ = client.send(&[b'a' + number]).unwrap());
+            lab.await_received(u64::from(from + count));
+        };
+        send(0, 6);
+        std::fs::write(lab.folder.join("sent"), "").unwrap();
+        await_file(&lab, "more", &mut server);
+        send(6, 2);
+        std::fs::write(lab.folder.join("again"), "").unwrap();
+        let where_to = match to {
+            IpAddr::V4(to) => to.to_ipv6_mapped().to_string(),
+            IpAddr::V6(to) => to.to_string(),
+        };
+        let who = ["parent", "child", "child", "grandchild", "parent", "child", "parent", "child"];
+        for (who, what) in who.into_iter().zip('a'..) {
+            let mut answer = [0; 100];
+            let len = client.recv(&mut answer);
+            let len = len.unwrap_or_else(|error| panic!("{what}: {error}; {}", server.told()));
+            let answer = String::from_utf8_lossy(&answer[..len]);
+            assert_eq!(answer, format!("{who}:{what}:{where_to}"), "{}", server.told());
+        }
+        await_file(&lab, "empty", &mut server);
+    }
+}
+
+/// The parent reads a part of what has come, while four children read the rest.
+const CROWD: &str = "
+await_file('sent')
+udp.setblocking(False)
+def read(name, most):
+    with open(name, 'w', buffering=1) as out:
+        for _ in range(most):
+            try:
+                print(udp.recv(100).decode(), file=out)
+            except BlockingIOError:
+                return
+children = []
+for number in range(4):
+    child = os.fork()
+    if child == 0:
+        await_file('start')
+        read('child%d' % number, 600)
+        os._exit(0)
+    children.append(child)
+open('start', 'w').close()
+read('parent', 100)
+for child in children:
+    assert os.waitpid(child, 0)[1] == 0
+open('done', 'w').close()
+time.sleep(600)
+";
+
+#[test]
+fn processes_that_read_at_once_share_what_waited_at_the_forks() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    const COUNT: u64 = 600;
+    let lab = Lab::new();
+    let mut server = lab.start(&[PYTHON, "-c", &[HEAD, CROWD].concat()]);
+    await_file(&lab, "bound", &mut server);
+    let client = client(&lab, BOTH[0]);
+    for number in 0..COUNT {
+        client.send(number.to_string().as_bytes()).unwrap();
+        // No more at once than any ring has room for.
+        if number % 20 == 19 {
+            lab.await_received(number + 1);
+        }
+    }
+    std::fs::write(lab.folder.join("sent"), "").unwrap();
+    await_file(&lab, "done", &mut server);
+    let mut all = Vec::new();
+    for name in ["parent", "child0", "child1", "child2", "child3"] {
+        let text = std::fs::read_to_string(lab.folder.join(name)).unwrap();
+        let read: Vec<u64> = text.lines().map(|line| line.parse().unwrap()).collect();
+        assert!(read.is_sorted(), "{name}: {read:?}; {}", server.told());
+        all.extend(read);
+    }
+    all.sort_unstable();
+    let sent: Vec<u64> = (0..COUNT).collect();
+    assert_eq!(all, sent, "{}", server.told());
+}
