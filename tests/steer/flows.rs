@@ -137,6 +137,62 @@ fn files_are_read_again_and_wrong_ones_change_nothing() {
     steering.end();
 }
 
+fn events(told: &[String]) -> Vec<(String, serde_json::Value)> {
+    let event = |line: &String| {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        (value["event"].as_str().unwrap().to_string(), value)
+    };
+    told.iter().map(event).collect()
+}
+
+#[test]
+fn what_happens_can_be_read_as_json() {
+    require_net_admin!();
+    let (net, files) = (net(), Files::new());
+    let policy = files.write("policy.toml", POLICY);
+    let flows = files.write("flows", "udp 10.77.0.1:5001 -> 10.77.0.2:7001\n");
+    let args = ["--dev", "right0", "--policy", &policy, "--flows", &flows, "--queues", "2"];
+    let args = [&args[..], &["--json"]].concat();
+    let (code, text) = output(&net, &args);
+    assert_eq!(code, Some(0), "{text}");
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let told = events(&lines);
+    assert!(told[0].0 == "plan" && told[1].0 == "preview" && told.len() == 2, "{text}");
+    let plan = &told[0].1;
+    assert_eq!(plan["flows"][0]["class"], "premium");
+    assert_eq!(plan["flows"][0]["queues"], serde_json::json!([1]));
+    assert_eq!((&plan["filters"], &plan["acceptable"]), (&1.into(), &true.into()));
+    assert_eq!(plan["queues"][0]["other"], true);
+    let mut steering = Steering::start(&net, &[&args[..], &["--apply", "--watch"]].concat());
+    files.write("policy.toml", "[[class]]\nname = 7\n");
+    steering.signal(Signal::SIGHUP);
+    steering.wait_for("not reloaded");
+    files.write("policy.toml", POLICY);
+    steering.signal(Signal::SIGHUP);
+    steering.wait_for("\"reloaded\"");
+    let (to, from) = (receiver(&net, 7000), sender(&net, 6000));
+    let address = to.local_addr().unwrap();
+    let sending = std::sync::atomic::AtomicBool::new(true);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while sending.load(Ordering::Relaxed) {
+                drop(from.send_to(b"x", address));
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        steering.wait_for("6000");
+        sending.store(false, Ordering::Relaxed);
+    });
+    let told = events(&steering.told);
+    let names: Vec<&str> = told.iter().map(|(event, _)| event.as_str()).collect();
+    assert_eq!(names[..3], ["plan", "applied", "steering"]);
+    let of = |event: &str| &told.iter().rev().find(|(name, _)| name == event).unwrap().1;
+    assert_eq!(of("reloaded")["flows"], 1);
+    assert_eq!(of("flows")["came"][0]["src"], "10.77.0.1:6000");
+    let last = events(&[steering.end()]).remove(0);
+    assert_eq!(last.0, "finished");
+}
+
 #[test]
 fn flows_are_found_by_their_traffic_and_forgotten_when_they_end() {
     require_net_admin!();

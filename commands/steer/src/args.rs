@@ -85,6 +85,9 @@ pub struct SteerArgs {
     /// With --watch: look at one packet in N; a power of two.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub every: u32,
+    /// Print one JSON object per line: the plan, the changes, and what happens while it runs.
+    #[arg(long)]
+    pub json: bool,
     /// Seed for the random orders of flows that the search tries.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,

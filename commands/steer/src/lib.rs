@@ -2,11 +2,13 @@
 //!
 //! [`SteerArgs`] is the command line. `setup` reads the files, plans, and opens the device as a target
 //! of the steward that the daemon runs too: the NIC's filters, or a program that sends frames to CPUs.
-//! `session` runs the steward until a signal comes, and undoes everything.
+//! `session` runs the steward until a signal comes, and undoes everything. `output` prints, for people or
+//! as JSON.
 #![forbid(unsafe_code)]
 
 mod args;
 mod error;
+mod output;
 mod session;
 mod setup;
 
