@@ -73,8 +73,8 @@ impl Seat {
         Some(worker)
     }
 
-    /// Whether the keeper or another queue's thread has turned the worker since the last call: what it received may be
-    /// in the rings although the thread's own turn finds nothing. For the thread that [has taken](Self::take) it.
+    /// Whether the keeper or another queue's thread has turned the worker since the last call. Packets that were received
+    /// then may be in the rings although the thread's own turn finds nothing. For the thread that [has taken](Self::take) it.
     pub(crate) fn turned_by_others(&self) -> bool {
         self.by_others.load(Ordering::Relaxed) && self.by_others.swap(false, Ordering::Relaxed)
     }

@@ -45,7 +45,7 @@ pub(crate) struct Listening {
     pub(crate) used: bool,
     /// The stack keeps connections waiting for other processes.
     pub(crate) rests: bool,
-    /// Has connections wait for this process, which has inherited the listener and not used it yet.
+    /// The holder by which connections wait for this process, which has inherited the listener and not used it yet.
     pub(crate) kept: Kept,
     /// Options that accepted connections begin with.
     pub(crate) inherited: Inherited,

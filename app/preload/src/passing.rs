@@ -79,7 +79,7 @@ pub(crate) struct Away {
     pub(crate) number: SocketId,
 }
 
-/// What has connections wait for a process.
+/// The holder of listeners by which connections wait for a process at the stack, if it has one.
 pub(crate) type Kept = Option<Arc<Passport>>;
 
 /// What a child inherits, by places.
@@ -87,7 +87,7 @@ pub(crate) type Kept = Option<Arc<Passport>>;
 pub(crate) struct Inheritance {
     /// Streams, and how it can claim them.
     streams: Vec<(u32, Away)>,
-    /// Listeners, and what has connections wait for the child.
+    /// Listeners, each with the holder by which connections wait for the child.
     listeners: Vec<(u32, Arc<Passport>)>,
 }
 

@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod application;
 mod channels;
 mod connections;
 mod datagram;
@@ -45,6 +46,7 @@ mod moves;
 mod network;
 mod passage;
 mod pending;
+mod place;
 mod plans;
 mod port;
 mod ports;
@@ -63,8 +65,9 @@ mod worker;
 pub use access::Access;
 pub use flows::{PlanLimits, PlanRequests, PlanTokens};
 pub use link::{AppLink, LINK_NAME};
-pub use listener::{AppListener, AppSocket, ListenError};
+pub use listener::{AppListener, AppSocket};
 pub use network::HostNetwork;
+pub use place::ListenError;
 pub use ports::PortKeeper;
 pub use queue::AppLinkQueue;
 pub use request::{

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
-use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, bind, listen, sockopt};
-use weever_app_ring::control::{Connection, ControlError, Refusal, Request, Response, seqpacket};
-use weever_app_ring::{Credential, return_path};
+use rustix::net::{SocketFlags, accept_with, sockopt};
+use weever_app_ring::control::{Connection, ControlError, Refusal, Request, Response};
+use weever_app_ring::return_path;
 use weever_net::random::Secret;
 
 use crate::access::{Access, Credentials};
+use crate::application::Application;
+use crate::place::{ListenError, SocketFile, open, take_place};
 use crate::request::Identity;
 use crate::server::AppServer;
 use crate::session::{Answer, Session, refused};
@@ -29,35 +29,6 @@ const MAX_UNPROVED: usize = 64;
 const REQUESTS_PER_TURN: usize = 64;
 /// How long to wait before ports of closed sockets are looked at.
 const PORTS_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-
-/// Why applications cannot be served.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ListenError {
-    /// Another stack serves applications there.
-    #[error("another stack serves applications at {}; give this one another path", .0.display())]
-    Taken(PathBuf),
-    /// A system call failed.
-    #[error("applications cannot be served at {}: {what}: {source}", path.display())]
-    System {
-        /// The path.
-        path: PathBuf,
-        /// The call.
-        what: &'static str,
-        /// The system's error.
-        source: io::Error,
-    },
-}
-
-/// The socket's file, which is gone with its stack.
-struct SocketFile(PathBuf);
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // Without the right to remove it, the next stack finds nobody behind it and replaces it.
-        let _ = fs::remove_file(&self.0);
-    }
-}
 
 /// A bound socket on which nobody is served yet: a stack takes its place before it takes devices and
 /// gives up privileges. Programs that connect meanwhile wait.
@@ -75,20 +46,29 @@ struct Returning {
     credentials: Credentials,
 }
 
+impl Returning {
+    /// Binds the socket beside the one at `path`.
+    fn bind(path: &Path, secret: Secret) -> Result<Returning, ListenError> {
+        let path = return_path(path);
+        // No other stack runs at the path: a file that is there was left by one that was killed.
+        let _ = fs::remove_file(&path);
+        let (socket, file) = open(&path, 0o666)?;
+        Ok(Returning { socket, file, credentials: Credentials::new(secret) })
+    }
+}
+
 impl AppSocket {
     /// Binds a socket at `path`. Applications without `access` cannot connect, or are disconnected at once.
     ///
     /// # Errors
     /// [`ListenError`]; nothing is left behind.
     pub fn bind(path: &Path, access: &Access) -> Result<AppSocket, ListenError> {
-        take_place(path)?;
-        let (socket, file) = open(path, access.mode())?;
-        Ok(AppSocket { access: access.clone(), socket, file, returning: None })
+        AppSocket::bind_both(path, access, None)
     }
 
     /// The same for a stack that gives credentials to programs which ask for them, and lets programs connect that show
-    /// one, whoever they are by then: such a program was admitted, and has changed its user since. `secret` is a stack's
-    /// own, and the same as that of the stack that ran before, so that credentials outlive it.
+    /// one, whatever their user is: they were admitted before they changed it. `secret` is known to no program, and the
+    /// same as that of the stack that ran before, so that credentials outlive it.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -97,16 +77,19 @@ impl AppSocket {
         access: &Access,
         secret: Secret,
     ) -> Result<AppSocket, ListenError> {
+        AppSocket::bind_both(path, access, Some(secret))
+    }
+
+    fn bind_both(
+        path: &Path,
+        access: &Access,
+        secret: Option<Secret>,
+    ) -> Result<AppSocket, ListenError> {
         take_place(path)?;
-        let return_path = return_path(path);
-        // The place is this stack's: what is there was left by one that was killed.
-        let _ = fs::remove_file(&return_path);
         // First: a program that finds the other one can show its credential.
-        let (returning, return_file) = open(&return_path, 0o666)?;
-        let credentials = Credentials::new(secret);
-        let returning = Returning { socket: returning, file: return_file, credentials };
+        let returning = secret.map(|secret| Returning::bind(path, secret)).transpose()?;
         let (socket, file) = open(path, access.mode())?;
-        Ok(AppSocket { access: access.clone(), socket, file, returning: Some(returning) })
+        Ok(AppSocket { access: access.clone(), socket, file, returning })
     }
 
     /// Serves applications on it with a thread.
@@ -121,9 +104,8 @@ impl AppSocket {
             }
             None => (None, None),
         };
-        let failed = |what, source| ListenError::System { path: file.0.clone(), what, source };
         let stop = eventfd(0, EventfdFlags::CLOEXEC);
-        let stop = Arc::new(stop.map_err(|errno| failed("eventfd", errno.into()))?);
+        let stop = Arc::new(stop.map_err(ListenError::at(file.path(), "eventfd"))?);
         let server = Arc::new(Mutex::new(server));
         let mut serving = Serving {
             socket,
@@ -137,41 +119,9 @@ impl AppSocket {
         let thread = std::thread::Builder::new()
             .name("applications".into())
             .spawn(move || serving.run())
-            .map_err(|source| failed("thread", source))?;
+            .map_err(ListenError::at(file.path(), "thread"))?;
         Ok(AppListener { server, stop, thread: Some(thread), file, _return_file: return_file })
     }
-}
-
-/// Makes sure that no other stack serves applications at a path, and that its folder is there.
-fn take_place(path: &Path) -> Result<(), ListenError> {
-    let failed =
-        |what| move |source: io::Error| ListenError::System { path: path.to_owned(), what, source };
-    // A file without a listener was left by a stack that was killed.
-    match Connection::connect(path) {
-        Ok(_) => return Err(ListenError::Taken(path.to_owned())),
-        Err(ControlError::System { source: Errno::CONNREFUSED, .. }) => {
-            fs::remove_file(path).map_err(failed("removing the file of a dead stack"))?;
-        }
-        Err(_) => {}
-    }
-    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
-    folder.map_err(failed("making its folder"))
-}
-
-/// A socket at a path, with a file of these permissions, on which programs may connect from now on.
-fn open(path: &Path, mode: u32) -> Result<(OwnedFd, SocketFile), ListenError> {
-    let failed =
-        |what| move |source: io::Error| ListenError::System { path: path.to_owned(), what, source };
-    let errno = |what| move |errno: Errno| failed(what)(errno.into());
-    let socket = seqpacket().map_err(errno("socket"))?;
-    let address = SocketAddrUnix::new(path).map_err(errno("address"))?;
-    bind(&socket, &address).map_err(errno("bind"))?;
-    let file = SocketFile(path.to_owned());
-    let permissions = fs::Permissions::from_mode(mode);
-    fs::set_permissions(path, permissions).map_err(failed("permissions"))?;
-    listen(&socket, 64).map_err(errno("listen"))?;
-    rustix::io::ioctl_fionbio(&socket, true).map_err(errno("ioctl"))?;
-    Ok((socket, file))
 }
 
 /// Serves applications until it is dropped.
@@ -199,7 +149,7 @@ impl AppListener {
 
     /// Where it listens.
     pub fn path(&self) -> &Path {
-        &self.file.0
+        self.file.path()
     }
 
     /// The server, for reports of open queues and sockets.
@@ -227,49 +177,7 @@ fn lock(server: &Mutex<AppServer>) -> MutexGuard<'_, AppServer> {
     server.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An application that is connected.
-struct Application {
-    connection: Connection,
-    session: Session,
-    /// The user and group as which it is admitted; `None`: it has yet to show a credential.
-    admitted: Option<(u32, u32)>,
-    /// Its process.
-    pid: u32,
-    /// The user of its process when it connected, as the kernel says.
-    uid: u32,
-    /// How many had connected before.
-    arrival: u64,
-}
-
-impl Application {
-    fn is_admitted(&self) -> bool {
-        self.admitted.is_some()
-    }
-
-    fn send(&self, (response, descriptors): &Answer) -> Result<(), ControlError> {
-        let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
-        self.connection.send(response, &descriptors)
-    }
-
-    /// It has shown a credential: whether it is admitted by that.
-    fn present(
-        &mut self,
-        credential: &Credential,
-        access: &Access,
-        credentials: &Credentials,
-    ) -> bool {
-        let Credential { user, group, .. } = *credential;
-        let accepted = credentials.accepts(credential) && access.admits(user, group);
-        if accepted {
-            self.admitted = Some((user, group));
-            let identity = Identity { name: String::new(), pid: self.pid, uid: user };
-            self.session = Session::new(identity);
-        }
-        accepted
-    }
-}
-
-/// What has happened on the sockets.
+/// The sockets that are to be served now.
 struct Ready {
     /// An application wants to connect.
     connects: bool,
@@ -390,7 +298,7 @@ impl Serving {
                     return done(Response::Done);
                 }
                 let Application { uid, pid, .. } = *application;
-                // Everybody may come here, as often as he likes.
+                // Not a warning: any process may fail here as often as it likes, and would fill the log.
                 tracing::debug!(uid, pid, "a process was turned away: its credential is not valid");
                 let message =
                     "the credential is not one of this stack's, or its user is not admitted";
@@ -435,7 +343,7 @@ impl Serving {
             }
         }
         let application = self.applications.get(&number);
-        // Whoever is not admitted has changed nothing, and is not to wake the workers.
+        // Without being admitted a process has changed nothing, and so it can wake no worker.
         if !answers.is_empty() && application.is_some_and(Application::is_admitted) {
             // A worker that is stuck is reported by the next request.
             let _ = lock(&self.server).settle();
