@@ -90,7 +90,61 @@ fn types_for(table: &TableModel, conj: &Conj) -> Result<Vec<Option<FlowType>>, R
     match ether {
         _ if left.is_empty() => Ok(needed),
         Some(ether) => Ok(vec![Some(ether)]),
-        None => Err(Refusal::NoFlowType),
+        None => Err(untested(table, conj)
+            .filter(|_| left != kinds)
+            .unwrap_or_else(|| Refusal::NoFlowType { missing: missing(table, left) })),
+    }
+}
+
+/// The fields of a flow at which no rule of the table looks, if there are any.
+fn untested(table: &TableModel, conj: &Conj) -> Option<Refusal> {
+    let fields = conj.tests().map(|values| values.field);
+    let fields: Vec<Field> = fields.filter(|f| table.granularity(*f).is_none()).collect();
+    (!fields.is_empty()).then_some(Refusal::CannotTest { fields })
+}
+
+/// The flow types of packets for which the table has no rules.
+fn missing(table: &TableModel, left: Kinds) -> Vec<FlowType> {
+    let lacks = |t: &FlowType| !table.flow_types.contains(t) && *t != FlowType::Ether;
+    let of = |t: &FlowType| !left.and(Kinds::of(*t)).is_empty();
+    let transports = |t: &FlowType| t.protocol().is_some();
+    let all: Vec<FlowType> = FlowType::ALL.into_iter().filter(|t| lacks(t) && of(t)).collect();
+    let (narrow, wide): (Vec<FlowType>, Vec<FlowType>) = all.into_iter().partition(transports);
+    if wide.is_empty() || left.within(covered(&narrow)) { narrow } else { wide }
+}
+
+fn covered(types: &[FlowType]) -> Kinds {
+    types.iter().fold(Kinds::NONE, |all, t| all.or(Kinds::of(*t)))
+}
+
+/// Why no rules of `table` match the packets of `conj` and nothing else: the fields that it cannot test
+/// come first. Nothing if there are such rules.
+pub(crate) fn obstacle(table: &TableModel, conj: &Conj) -> Option<Refusal> {
+    let said = match express(table, conj, Spelling::Masks) {
+        Ok(said) => said,
+        Err(refusal) => return Some(refusal),
+    };
+    let wide = said.into_iter().find(|rule| !rule.tight)?;
+    let found = |field| table.fields_of(wide.flow_type).find(|m| m.field == field);
+    let tests = || conj.tests().filter(|v| !wide.conj.kinds().and(Kinds::with(v.field)).is_empty());
+    let fields: Vec<Field> = tests().map(|v| v.field).filter(|f| found(*f).is_none()).collect();
+    if !fields.is_empty() {
+        return Some(Refusal::CannotTest { fields });
+    }
+    let is_wide = |values: &&Values| {
+        let alone = Conj::all().having((*values).clone());
+        !wide
+            .conj
+            .test(values.field)
+            .is_some_and(|said| Conj::all().having(said.clone()).implies(&alone))
+    };
+    let coarse = tests().find(is_wide).and_then(|values| found(values.field));
+    match (coarse, wide.flow_type) {
+        (Some(FieldMatch { field, granularity }), _) => {
+            Some(Refusal::TooCoarse { field, granularity })
+        }
+        (None, Some(flow_type)) => Some(Refusal::OtherKinds { flow_type }),
+        (None, None) => Some(Refusal::Indistinct),
     }
 }
 
@@ -148,7 +202,7 @@ fn spell_out(
         }
     }
     if !looks && !conj.is_all() {
-        return Err(Refusal::Indistinct);
+        return Err(untested(table, conj).unwrap_or(Refusal::Indistinct));
     }
     let rules = rules.into_iter().map(|rule| rule.by_ports()).filter(|rule| !rule.is_empty());
     all.extend(rules.map(|rule| {

@@ -10,6 +10,7 @@ mod order;
 mod refusal;
 mod state;
 
+pub(crate) use express::obstacle;
 pub use refusal::{Refusal, Refused};
 pub(crate) use state::{State, cost};
 

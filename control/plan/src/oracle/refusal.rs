@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use weever_graph::nic::{FlowType, TableModel};
+use weever_graph::nic::{FlowType, Granularity, TableModel};
 use weever_graph::{Field, Key};
 
 use crate::config::Rule;
@@ -28,9 +28,35 @@ pub enum Refusal {
         /// The flow.
         flow: String,
     },
-    /// No flow type of the table fits.
-    #[error("it has no flow type for these packets")]
-    NoFlowType,
+    /// Some packets of the flow are of no flow type of the table.
+    #[error("it has no rules for packets of {}", names(missing, FlowType::name))]
+    NoFlowType {
+        /// The flow types of these packets.
+        missing: Vec<FlowType>,
+    },
+    /// No rule of the table looks at these fields.
+    #[error(
+        "it cannot test {}: its rules would match packets of others",
+        names(fields, Field::name)
+    )]
+    CannotTest {
+        /// The fields.
+        fields: Vec<Field>,
+    },
+    /// Its rules compare a field in another way than the flow needs.
+    #[error("it can test `{field}` only {}: its rules would match packets of others", words(*granularity))]
+    TooCoarse {
+        /// The field.
+        field: Field,
+        /// How its rules compare the field.
+        granularity: Granularity,
+    },
+    /// All fields can be tested, and a rule of this flow type matches other kinds of packets as well.
+    #[error("its rules of `{flow_type}` match other kinds of packets than the flow's, too")]
+    OtherKinds {
+        /// The flow type.
+        flow_type: FlowType,
+    },
     /// The table wants a field that the flow leaves open.
     #[error("every rule has to say `{field}` exactly, and the flow leaves it open")]
     FieldOpen {
@@ -107,6 +133,34 @@ pub enum Refusal {
     /// The silicon could, but Linux does not expose the table.
     #[error("the NIC could, but Linux does not expose this table or this kind of rule")]
     NotExposed,
+}
+
+impl Refusal {
+    /// Whether both can be counted as one in a summary.
+    pub(crate) fn is_alike(&self, other: &Refusal) -> bool {
+        let names = |r: &Refusal| {
+            matches!(
+                r,
+                Refusal::NoFlowType { .. } | Refusal::CannotTest { .. } | Refusal::TooCoarse { .. }
+            )
+        };
+        match names(self) {
+            true => self == other,
+            false => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+}
+
+fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> String {
+    all.iter().map(|one| format!("`{}`", name(*one))).collect::<Vec<_>>().join(", ")
+}
+
+fn words(granularity: Granularity) -> &'static str {
+    match granularity {
+        Granularity::Bits => "by bits",
+        Granularity::Prefix => "by prefix",
+        Granularity::Whole | Granularity::Exact => "as a whole",
+    }
 }
 
 /// More single rules of one kind are not refused one by one: the whole kind is.

@@ -84,6 +84,22 @@ impl Search {
         all
     }
 
+    /// Why no table has rules for a flow alone, if the policy objects to its place.
+    pub(super) fn obstacles(&self, index: u32) -> Vec<(String, Refusal)> {
+        let placement = &self.map.flows[index].placement;
+        if self.policy.objection(&self.subject(index), placement).is_none() {
+            return Vec::new();
+        }
+        let why = |table: &crate::nic::Table| {
+            let mut parts = self.map.parts_of(index);
+            let refusal = parts.find_map(|part| oracle::obstacle(&table.model, part))?;
+            Some((table.name.clone(), refusal))
+        };
+        let mut all: Vec<(String, Refusal)> = self.nic.tables.iter().filter_map(why).collect();
+        all.extend(self.hidden_tables(index));
+        all
+    }
+
     /// Tables that the silicon has and that are not exposed, if they could say the flow.
     fn hidden_tables(&self, index: u32) -> Vec<(String, Refusal)> {
         let Some(silicon) = &self.options.silicon else { return Vec::new() };

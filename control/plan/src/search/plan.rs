@@ -167,8 +167,10 @@ impl Search {
         index: u32,
         position: &std::collections::HashMap<u32, usize>,
     ) -> PlannedFlow {
-        let refused =
-            if self.map.flows[index].unplaced { self.refusals(index) } else { Vec::new() };
+        let refused = match self.map.flows[index].unplaced {
+            true => self.refusals(index),
+            false => self.obstacles(index),
+        };
         let member = &self.map.flows[index];
         PlannedFlow {
             id: self.id(index),
@@ -218,11 +220,8 @@ fn shortages(flows: &[PlannedFlow]) -> Vec<Shortage> {
     let mut all: Vec<Shortage> = Vec::new();
     for flow in flows {
         for (table, reason) in &flow.refused {
-            let kind = std::mem::discriminant(reason);
             let same = |s: &&mut Shortage| {
-                s.class == flow.class
-                    && s.table == *table
-                    && std::mem::discriminant(&s.reason) == kind
+                s.class == flow.class && s.table == *table && s.reason.is_alike(reason)
             };
             match all.iter_mut().find(same) {
                 Some(shortage) => shortage.flows += 1,
