@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
 use weever_block::Nanos;
@@ -14,7 +14,7 @@ use weever_net::route::{Origin, Route, Way};
 use weever_net::state::NetConfig;
 use weever_wire::MacAddr;
 
-use crate::host::{Network, Secret};
+use crate::host::{Secret, Writer};
 
 /// The status of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +124,15 @@ impl Dhcp {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// As [`lock`](Self::lock), for workers; `None` while somebody else has it.
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Vec<Own>>> {
+        match self.clients.try_lock() {
+            Ok(clients) => Some(clients),
+            Err(TryLockError::Poisoned(clients)) => Some(clients.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// A reader of the transactions that are open.
     pub(super) fn open(
         &self,
@@ -211,7 +220,7 @@ pub(super) struct Applied {
 
 /// Applies the lease, in place of its earlier contents.
 pub(super) fn bind(
-    host: &Network,
+    host: &mut Writer<'_>,
     iface: IfaceId,
     lease: &Lease,
     before: Option<Applied>,
@@ -243,7 +252,12 @@ fn address(net: &mut NetConfig, iface: IfaceId, lease: &Lease, added: bool) -> b
 }
 
 /// Removes everything that the lease gave.
-pub(super) fn unbind(host: &Network, iface: IfaceId, lease: &Lease, applied: Option<Applied>) {
+pub(super) fn unbind(
+    host: &mut Writer<'_>,
+    iface: IfaceId,
+    lease: &Lease,
+    applied: Option<Applied>,
+) {
     change(host, |net| {
         net.remove_routes_of(iface, Origin::Dhcp);
         if applied.is_some_and(|applied| applied.added) {
@@ -271,7 +285,7 @@ fn routes(net: &mut NetConfig, iface: IfaceId, lease: &Lease) {
     }
 }
 
-fn change<T>(host: &Network, change: impl FnOnce(&mut NetConfig) -> T) -> T {
+fn change<T>(host: &mut Writer<'_>, change: impl FnOnce(&mut NetConfig) -> T) -> T {
     match host.update(|net| Ok::<T, Infallible>(change(net))) {
         Ok(done) => done,
         Err(never) => match never {},

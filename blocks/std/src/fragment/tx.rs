@@ -256,5 +256,5 @@ fn learn(state: &NetState, paths: &Paths, packet: &Buffer, now: Nanos) -> Option
     };
     let mtu = icmp.mtu().into();
     let said = TooBig { packet, dont_fragment: quoted.dont_fragment(), mtu };
-    paths.learn(said, link, now).ok()
+    paths.learn(said, link, now)
 }

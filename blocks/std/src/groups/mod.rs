@@ -155,16 +155,19 @@ impl<A: InterfaceGroups> Inner<A> {
         }
     }
 
-    /// Reports the users' filters to the host's network, if they have changed.
+    /// Reports the users' filters to the host's network, if they have changed; at the next call, if somebody else
+    /// changes the network now.
     pub(crate) fn publish(&mut self, host: &Network) {
-        if !std::mem::take(&mut self.changed) {
+        if !self.changed {
             return;
         }
+        let Some(mut writer) = host.try_writer() else { return };
+        self.changed = false;
         for iface in host.state().config().interfaces() {
             let filters = self.filters(iface);
             if filters != A::groups(iface).filters {
                 // An interface that went meanwhile hears nothing.
-                let _ = host.update(|net| net.set_filters(iface.id, filters));
+                let _ = writer.update(|net| net.set_filters(iface.id, filters));
             }
         }
     }

@@ -16,6 +16,7 @@ pub(crate) use paths::PathReader;
 pub use paths::Paths;
 pub use resolver::Resolver;
 pub use secret::Secret;
+pub(crate) use state::Writer;
 pub use state::{Network, StateReader};
 
 use std::sync::Arc;

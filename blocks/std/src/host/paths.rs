@@ -1,11 +1,11 @@
 //! Path MTUs: one writer at a time, readers that do not lock.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
 use weever_block::Nanos;
-use weever_net::pmtu::{Entry, PathMtuConfig, PathMtus, RecentSends, TooBig, TooBigReject, View};
+use weever_net::pmtu::{Entry, PathMtuConfig, PathMtus, RecentSends, TooBig, View};
 
 use super::Secret;
 
@@ -43,37 +43,57 @@ impl Paths {
         &self.recent
     }
 
-    /// Learns from an ICMP error. Locks, and publishes the changes, if the error is about a packet
-    /// that was sent recently; a forged one does not get so far.
-    pub fn learn(&self, said: TooBig, link_mtu: u32, now: Nanos) -> Result<u32, TooBigReject> {
+    /// Learns the path MTU from an ICMP error about a packet that was sent recently; `None`: it says nothing new, or it is
+    /// forged. Does not wait: while somebody else has the table, the error is as good as lost on its way, and the next large
+    /// packet causes another.
+    pub fn learn(&self, said: TooBig, link_mtu: u32, now: Nanos) -> Option<u32> {
         if !self.recent.sent(&said.packet, now) {
-            return Err(TooBigReject::NeverSent);
+            return None;
         }
-        self.with(|table| table.learn(said, link_mtu, &self.recent, now))
+        self.change(self.try_lock()?, |table| table.learn(said, link_mtu, &self.recent, now)).ok()
     }
 
-    /// Forgets the entries that are too old at `now`.
+    /// Forgets the entries that are too old at `now`; at the next call, if somebody else has the table now.
     pub fn poll(&self, now: Nanos) {
-        self.with(|table| table.poll(now));
+        if let Some(table) = self.try_lock() {
+            self.change(table, |table| table.poll(now));
+        }
     }
 
-    /// Forgets one destination, or all.
+    /// Forgets one destination, or all. Locks: not for workers.
     pub fn forget(&self, dst: Option<IpAddr>) {
-        self.with(|table| table.forget(dst));
+        self.change(self.lock(), |table| table.forget(dst));
     }
 
-    /// The entries, by destination.
+    /// The entries, by destination. Locks: not for workers.
     pub fn entries(&self) -> Vec<Entry> {
-        self.with(|table| table.entries())
+        self.lock().entries()
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut PathMtus) -> T) -> T {
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Changes the table and publishes it.
+    fn change<T>(
+        &self,
+        mut table: MutexGuard<'_, PathMtus>,
+        change: impl FnOnce(&mut PathMtus) -> T,
+    ) -> T {
         let before = table.generation();
         let result = change(&mut table);
         if table.generation() != before {
             self.published.store(Arc::new(table.view()));
         }
         result
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, PathMtus> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`lock`](Self::lock), for workers; `None` while somebody else has it.
+    fn try_lock(&self) -> Option<MutexGuard<'_, PathMtus>> {
+        match self.table.try_lock() {
+            Ok(table) => Some(table),
+            Err(TryLockError::Poisoned(table)) => Some(table.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The host's network: one writer at a time, readers that do not lock (design/0000 §4.4).
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
 use weever_net::state::{NetConfig, NetState};
@@ -44,7 +44,7 @@ impl Network {
     }
 
     /// Publishes the network as changed by `change`, as a whole; nothing if it fails. Waits for
-    /// another writer to end, and allocates: not for the packet path. `change` must not call this.
+    /// another writer to end, and allocates: not for workers. `change` must not call this.
     ///
     /// # Errors
     /// Those of `change`.
@@ -52,15 +52,46 @@ impl Network {
         &self,
         change: impl FnOnce(&mut NetConfig) -> Result<T, E>,
     ) -> Result<T, E> {
-        let _turn = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = self.published.load();
+        self.writer().update(change)
+    }
+
+    /// Waits until nobody else changes the network.
+    pub(crate) fn writer(&self) -> Writer<'_> {
+        let turn = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        Writer { network: self, _turn: turn }
+    }
+
+    /// The same for workers, which do not wait; `None` while somebody else changes the network.
+    pub(crate) fn try_writer(&self) -> Option<Writer<'_>> {
+        let turn = match self.writer.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(Writer { network: self, _turn: turn })
+    }
+}
+
+/// The right to change a host's network, which one thread has at a time.
+pub(crate) struct Writer<'a> {
+    network: &'a Network,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Writer<'_> {
+    /// As [`Network::update`], but does not wait.
+    pub(crate) fn update<T, E>(
+        &mut self,
+        change: impl FnOnce(&mut NetConfig) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let old = self.network.published.load();
         let mut config = old.config().clone();
         let done = change(&mut config)?;
         if config != *old.config() {
             let next = old.next(config);
             let generation = next.generation();
-            self.published.store(Arc::new(next));
-            self.generation.store(generation, Ordering::Release);
+            self.network.published.store(Arc::new(next));
+            self.network.generation.store(generation, Ordering::Release);
         }
         Ok(done)
     }

@@ -99,5 +99,5 @@ fn learn(
         fragment: error.fragment,
     };
     let said = TooBig { packet, dont_fragment: true, mtu: error.value };
-    paths.learn(said, link, now).ok()
+    paths.learn(said, link, now)
 }

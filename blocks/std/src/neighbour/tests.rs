@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use weever_block::Env;
 use weever_models::{HostConfig, Service, host};
+use weever_net::iface::IfaceId;
 
-use crate::host::{Neighbours, Neighbours6, provide};
+use crate::host::{Neighbours, Neighbours6, Network, Paths, provide};
 use crate::igmp::Groups;
 use crate::testing::{TwoWorkers, env, frames::*, host::host_state};
 
@@ -107,6 +108,51 @@ fn no_worker_waits_for_the_neighbours_and_packets_keep_their_order() {
     );
     host.turns();
     assert_eq!(host.sent(), (vec![], [0, 1]), "the request is answered");
+}
+
+/// Duplicate address detection ends while somebody else changes the network.
+#[test]
+fn no_worker_waits_for_who_changes_the_network() {
+    let mut host = Host::new();
+    host.two.send(0, &[arp_request(HOST)]);
+    host.turns();
+    host.two.received();
+    let network = host.env.get::<Network>().unwrap();
+    network.update(|net| net.add_address6(IfaceId(0), "fd00::1/64".parse().unwrap())).unwrap();
+    let before = network.generation();
+    while_taken(
+        || network.writer(),
+        || {
+            for _ in 0..200 {
+                host.turns();
+            }
+            host.two.send(0, &[udp(5000, 7, b"7")]);
+            host.turns();
+            assert_eq!((host.sent().0, network.generation()), (b"7".to_vec(), before));
+        },
+    );
+    host.turns();
+    assert!(network.generation() > before, "what was found is reported");
+}
+
+#[test]
+fn no_worker_waits_for_path_mtus() {
+    let mut host = Host::new();
+    host.two.send(0, &[arp_request(HOST)]);
+    host.turns();
+    host.two.received();
+    let paths = host.env.get::<Paths>().unwrap();
+    while_taken(
+        || paths.lock(),
+        || {
+            for _ in 0..100 {
+                host.turns();
+            }
+            host.two.send(0, &[udp(5000, 7, b"7")]);
+            host.turns();
+            assert_eq!(host.sent().0, b"7");
+        },
+    );
 }
 
 /// The timers of neighbours and groups run at worker 0, which serves its queue meanwhile.

@@ -44,8 +44,10 @@ pub trait Family: Sized + Debug + Send + 'static {
     fn note_free(&mut self, iface: u16, ip: Ip<Self>);
 
     /// Reports findings about the host's own addresses and routes to its network. The change comes
-    /// back as one to follow, which changes nothing more.
-    fn report(&mut self, links: &mut Links<Self::Machine>, host: &Network);
+    /// back as one to follow, which changes nothing more. Does not wait: false while somebody else
+    /// changes the network, when findings are kept for the next call.
+    #[must_use]
+    fn report(&mut self, links: &mut Links<Self::Machine>, host: &Network) -> bool;
 }
 
 /// A neighbour of some family, in the form in which snapshots are searched for it.

@@ -127,8 +127,9 @@ impl<F: Family> Drop for Session<'_, F> {
     fn drop(&mut self) {
         self.publish();
         let Inner { family, links, news, followed, .. } = &mut *self.inner;
-        family.report(links, &self.shared.host);
-        self.shared.wake.store(links.poll_at(), Ordering::Release);
+        // What could not be reported is at the timer's next look.
+        let wake = if family.report(links, &self.shared.host) { links.poll_at() } else { 0 };
+        self.shared.wake.store(wake, Ordering::Release);
         self.shared.news.store(news.count(), Ordering::Release);
         self.shared.followed.store(*followed, Ordering::Release);
     }

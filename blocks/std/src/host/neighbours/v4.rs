@@ -116,14 +116,19 @@ impl Family for V4 {
         self.found.push((IfaceId(iface), Found::Free(ip)));
     }
 
-    fn report(&mut self, _: &mut Links<Cache>, host: &Network) {
+    fn report(&mut self, _: &mut Links<Cache>, host: &Network) -> bool {
+        if self.found.is_empty() {
+            return true;
+        }
+        let Some(mut writer) = host.try_writer() else { return false };
         for (iface, found) in self.found.drain(..) {
             // An operator may have removed it meanwhile.
-            let _ = host.update(|net| match found {
+            let _ = writer.update(|net| match found {
                 Found::Free(ip) => net.confirm_address(iface, ip),
                 Found::Taken(ip) => net.refuse_address(iface, ip),
             });
         }
+        true
     }
 }
 

@@ -99,16 +99,20 @@ impl Family for V6 {
     /// Never called: the findings of neighbour discovery about addresses are read from its locals.
     fn note_free(&mut self, _: u16, _: Ipv6Addr) {}
 
-    fn report(&mut self, links: &mut Links<Node>, host: &Network) {
-        for link in links.iter_mut() {
-            let generation = link.machine.config_generation();
-            if link.told != generation {
-                link.told = generation;
-                let found = advertised(&link.machine);
-                // An interface that went meanwhile will be followed.
-                let _ = host.update(|net| net.set_advertised(IfaceId(link.iface), found));
-            }
+    fn report(&mut self, links: &mut Links<Node>, host: &Network) -> bool {
+        let is_news = |link: &&mut Link<Node>| link.told != link.machine.config_generation();
+        let mut news = links.iter_mut().filter(is_news).peekable();
+        if news.peek().is_none() {
+            return true;
         }
+        let Some(mut writer) = host.try_writer() else { return false };
+        for link in news {
+            link.told = link.machine.config_generation();
+            let found = advertised(&link.machine);
+            // An interface that went meanwhile will be followed.
+            let _ = writer.update(|net| net.set_advertised(IfaceId(link.iface), found));
+        }
+        true
     }
 }
 
