@@ -287,7 +287,12 @@ fn becomes_a_daemon(user: &str) {
     }
     // Nothing is left that keeps its ports open.
     written(&lab, "closed", &mut server);
-    for (to, port) in BOTH.into_iter().flat_map(|to| [9100, 9101, 9102].map(|port| (to, port))) {
+    await_refused(&lab, &[9100, 9101, 9102], &mut server);
+}
+
+/// Waits until connections to these ports are refused.
+fn await_refused(lab: &Lab, ports: &[u16], server: &mut Program) {
+    for (to, port) in BOTH.into_iter().flat_map(|to| ports.iter().map(move |port| (to, *port))) {
         let since = Instant::now();
         let connect = || TcpStream::connect_timeout(&(to, port).into(), PATIENCE);
         // Where it is open, nobody answers once the backlog is full.
@@ -295,5 +300,54 @@ fn becomes_a_daemon(user: &str) {
             assert!(since.elapsed() < PATIENCE, "port {port} is still open; {}", server.told());
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+}
+
+/// Becomes a daemon, and closes one of its listeners without having used it, and one that it has used. It accepts by the
+/// third when it is told to.
+const CLOSES: &str = "
+import os, socket, time
+def listener(port):
+    return socket.create_server(('::', port), family=socket.AF_INET6, dualstack_ipv6=True)
+unused, used, kept = [listener(port) for port in (9101, 9102, 9100)]
+if os.fork():
+    os._exit(0)
+unused.close()
+used.setblocking(False)
+try:
+    used.accept()
+except BlockingIOError:
+    used.close()
+open('daemon', 'w').write(str(os.getpid()))
+while not os.path.exists('connected'):
+    time.sleep(0.02)
+for _ in range(2):
+    stream = kept.accept()[0]
+    stream.sendall(stream.recv(100).upper())
+    stream.close()
+";
+
+#[test]
+fn a_child_that_closes_some_of_its_listeners_keeps_the_others_only() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    let lab = Lab::new();
+    let mut server = lab.start(&["/usr/bin/python3", "-c", CLOSES]);
+    written(&lab, "daemon", &mut server);
+    assert!(server.child.wait().unwrap().success(), "{}", server.told());
+    await_refused(&lab, &[9101, 9102], &mut server);
+    // At the first attempt: they wait for the child.
+    let connect = |to| lab.net.right.run(|| TcpStream::connect((to, 9100)));
+    let streams = BOTH.map(|to| connect(to).unwrap_or_else(|e| panic!("{e}; {}", server.told())));
+    std::fs::write(lab.folder.join("connected"), "").unwrap();
+    for mut stream in streams {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(b"waited").unwrap();
+        let mut answer = Vec::new();
+        let read = stream.read_to_end(&mut answer);
+        read.unwrap_or_else(|error| panic!("{error}; {}", server.told()));
+        assert_eq!(answer, b"WAITED", "{}", server.told());
     }
 }

@@ -79,10 +79,9 @@ impl State {
 
     /// Closes a listener, with the connections that were not accepted. None waits for this process any more.
     pub(crate) fn stop_listening(&mut self, place: u32) {
+        self.give_up_held(place);
         let queue = self.queue;
-        let Some(listening) = self.listening(place) else { return };
-        listening.kept = None;
-        let Some(queue) = queue else { return };
+        let Some((listening, queue)) = self.listening(place).zip(queue) else { return };
         let listener = listening.listener.take();
         let pending = std::mem::take(&mut listening.pending);
         if let Some(listener) = listener {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::backlog::Backlog;
 use crate::failure::{Answer, fail};
 use crate::inherited::Inherited;
-use crate::passing::{Away, Kept};
+use crate::passing::{Away, HeldListener};
 use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, c_int};
 use weever_app_sockets::{StreamBuf, StreamInfo, TcpListener, TcpStream, UdpSocket};
 
@@ -46,7 +46,7 @@ pub(crate) struct Listening {
     /// The stack keeps connections waiting for other processes.
     pub(crate) rests: bool,
     /// The holder by which connections wait for this process, which has inherited the listener and not used it yet.
-    pub(crate) kept: Kept,
+    pub(crate) kept: Option<HeldListener>,
     /// Options that accepted connections begin with.
     pub(crate) inherited: Inherited,
 }

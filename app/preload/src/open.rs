@@ -114,9 +114,10 @@ impl State {
                 if let Some(Kind::Listening(listening)) =
                     self.files.get_mut(place).map(|file| &mut file.kind)
                 {
-                    // Connections that have waited come to this process now.
-                    (listening.listener, listening.kept) = (Some(listener), None);
+                    listening.listener = Some(listener);
                 }
+                // Connections that have waited come to this process now.
+                self.give_up_held(place);
                 let options = self.files.get(place).map(|file| &file.options);
                 let (pending, seconds) =
                     options.map_or((0, 0), |options| (options.fast_open, options.defer_accept));

@@ -79,8 +79,16 @@ pub(crate) struct Away {
     pub(crate) number: SocketId,
 }
 
-/// The holder of listeners by which connections wait for a process at the stack, if it has one.
-pub(crate) type Kept = Option<Arc<Passport>>;
+/// An inherited listener for which connections wait at the stack.
+#[derive(Clone)]
+pub(crate) struct HeldListener {
+    by: Arc<Passport>,
+    /// Its number at the queue that opened it.
+    number: SocketId,
+}
+
+/// A holder, if there is one.
+type AnyHolder = Option<Arc<Passport>>;
 
 /// What a child inherits, by places.
 #[derive(Default)]
@@ -88,7 +96,7 @@ pub(crate) struct Inheritance {
     /// Streams, and how it can claim them.
     streams: Vec<(u32, Away)>,
     /// Listeners, each with the holder by which connections wait for the child.
-    listeners: Vec<(u32, Arc<Passport>)>,
+    listeners: Vec<(u32, HeldListener)>,
 }
 
 impl State {
@@ -141,21 +149,25 @@ impl State {
     }
 
     /// Holders of the listeners of this process, or of those that it has inherited itself, for a child.
-    fn keep_listeners(&mut self) -> Vec<(u32, Arc<Passport>)> {
-        let mut kept: Vec<(u32, Arc<Passport>)> = Vec::new();
+    fn keep_listeners(&mut self) -> Vec<(u32, HeldListener)> {
+        let mut kept: Vec<(u32, HeldListener)> = Vec::new();
         if inside::is_chosen() {
             return kept;
         }
         let (queue, rights, path) = (self.queue, self.rights(), &crate::queue::config().path);
         // By the holder that this process has; none for its own queue.
-        let mut made: Vec<(Kept, Kept)> = Vec::new();
+        let mut made: Vec<(AnyHolder, AnyHolder)> = Vec::new();
         for (place, file) in self.files.iter_mut() {
             let Kind::Listening(listening) = &file.kind else { continue };
-            if listening.listener.is_none() && listening.kept.is_none() {
-                continue;
-            }
-            let old = listening.kept.clone();
-            let is_same = |(before, _): &&(Kept, Kept)| match (before, &old) {
+            let (old, number) = match (&listening.kept, listening.listener, queue) {
+                (Some(HeldListener { by, number }), ..) => (Some(Arc::clone(by)), *number),
+                (None, Some(listener), Some(queue)) => match queue.listener_number(listener) {
+                    Ok(number) => (None, number),
+                    Err(_) => continue,
+                },
+                _ => continue,
+            };
+            let is_same = |(before, _): &&(AnyHolder, _)| match (before, &old) {
                 (Some(before), Some(old)) => Arc::ptr_eq(before, old),
                 (None, None) => true,
                 _ => false,
@@ -176,7 +188,7 @@ impl State {
                     new
                 }
             };
-            kept.extend(new.map(|new| (place, new)));
+            kept.extend(new.map(|by| (place, HeldListener { by, number })));
         }
         kept
     }
@@ -305,6 +317,21 @@ impl State {
             self.files.iter_mut().filter(|(_, file)| away(file)).map(|(place, _)| place).collect();
         for place in all {
             let _failed_later = self.bring(place);
+        }
+    }
+
+    /// Connections wait for this process no more at a listener that it has inherited, and opened or closed now.
+    pub(crate) fn give_up_held(&mut self, place: u32) {
+        let Some(Kind::Listening(listening)) = self.files.get_mut(place).map(|f| &mut f.kind)
+        else {
+            return;
+        };
+        let Some(HeldListener { by, number }) = listening.kept.take() else { return };
+        // With the last one, the connection ends.
+        if Arc::strong_count(&by) > 1
+            && let Err(error) = by.0.close_listener(number)
+        {
+            log::note(format_args!("a listener stays open for this process: {error}"));
         }
     }
 

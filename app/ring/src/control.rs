@@ -145,9 +145,9 @@ pub enum Request {
     },
     /// Asks for a search for a better plan for the present flows and rates.
     Plan,
-    /// Closes a socket.
+    /// Closes a socket. From a connection that holds listeners: stops holding one.
     Close {
-        /// Its number.
+        /// Its number; of a listener that is held, as the first holder had it.
         socket: u32,
     },
     /// Sets whether a listener gets connections. While no listener with its binding does, connections wait, up to

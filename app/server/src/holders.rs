@@ -29,7 +29,16 @@ use crate::streams::Streams;
 /// A connection that holds streams, or listeners.
 pub(crate) struct HolderEntry {
     pub(crate) key: u64,
-    pub(crate) listeners: Vec<u32>,
+    pub(crate) listeners: Vec<HeldListener>,
+}
+
+/// A listener that is held.
+#[derive(Clone, Copy)]
+pub(crate) struct HeldListener {
+    /// Its number, as the first holder had it.
+    pub(crate) number: u32,
+    /// The number of the holder's own, with which connections wait.
+    pub(crate) socket: u32,
 }
 
 /// A listener whose connections may wait for other processes.

@@ -142,6 +142,9 @@ impl Session {
                 server.unregister_flow(queue, socket, peer).map(|()| Response::Done)
             }
             (Request::Plan, Some(queue)) => server.request_plan(queue, Instant::now()).map(planned),
+            (Request::Close { socket }, Some(holder)) if self.holds => {
+                server.close_held(holder, socket).map(|()| Response::Done)
+            }
             (Request::Close { socket }, Some(queue)) => {
                 server.close_socket(queue, socket).map(|()| Response::Done)
             }
@@ -220,9 +223,9 @@ fn socket_request(
     }
 }
 
-/// Whether a connection that holds streams may ask for it.
+/// Whether a connection that holds streams or listeners may ask for it.
 fn is_for_holders(request: &Request) -> bool {
-    matches!(request, Request::Claim { .. } | Request::Release { .. })
+    matches!(request, Request::Claim { .. } | Request::Release { .. } | Request::Close { .. })
 }
 
 /// Takes a stream to a queue. Waits until the workers have done it.

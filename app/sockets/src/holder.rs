@@ -101,6 +101,15 @@ impl Holder {
     pub fn release(&self, stream: SocketId) -> Result<(), Error> {
         ask(&self.connection, &Request::Release { stream }).map(drop)
     }
+
+    /// Stops holding a listener, by its [number](AppQueue::listener_number) at the queue that opened it. The others stay
+    /// held. Blocks until the stack has answered.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when it is not held here, [`Error::Disconnected`].
+    pub fn close_listener(&self, listener: SocketId) -> Result<(), Error> {
+        ask(&self.connection, &Request::Close { socket: listener }).map(drop)
+    }
 }
 
 fn ask(connection: &Connection, request: &Request) -> Result<Response, Error> {

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use weever_net::demux::{Binding, Holder};
 
 use super::{AppServer, Socket, new_key};
-use crate::holders::{Claimed, HolderEntry, LastingListener};
+use crate::holders::{Claimed, HeldListener, HolderEntry, LastingListener};
 use crate::request::{QueueId, ServerError, TransportPort};
 use crate::worker::Command;
 
@@ -63,14 +63,15 @@ impl AppServer {
         key: u64,
     ) -> Result<(u32, u64), ServerError> {
         let (to, own) = self.add_holder(from, key)?;
-        let all: Vec<u32> = match self.queues.get(&from) {
-            Some(queue) => queue.sockets.iter().copied().collect(),
+        let own_listener = |socket: &u32| HeldListener { number: *socket, socket: *socket };
+        let all: Vec<HeldListener> = match self.queues.get(&from) {
+            Some(queue) => queue.sockets.iter().map(own_listener).collect(),
             None => self.holders.get(&from).map_or(Vec::new(), |held| held.listeners.clone()),
         };
-        for socket in all {
+        for HeldListener { number, socket } in all {
             let Some(there) = self.sockets.get(&socket) else { continue };
             let Some(listener) = there.lasting else { continue };
-            if let Err(error) = self.keep_listener(to, there.binding, listener) {
+            if let Err(error) = self.keep_listener((to, number), there.binding, listener) {
                 self.let_go(to, None);
                 return Err(error);
             }
@@ -78,10 +79,23 @@ impl AppServer {
         Ok((to, own))
     }
 
-    /// Opens a listener for a holder, which serves nobody.
+    /// Stops holding a listener, by its number as the first holder had it.
+    ///
+    /// # Errors
+    /// [`ServerError::NoSocket`].
+    pub(crate) fn close_held(&mut self, holder: u32, number: u32) -> Result<(), ServerError> {
+        let listeners = self.holders.get_mut(&holder).map(|held| &mut held.listeners);
+        let listeners = listeners.ok_or(ServerError::NoSocket(number))?;
+        let at = listeners.iter().position(|there| there.number == number);
+        let held = listeners.swap_remove(at.ok_or(ServerError::NoSocket(number))?);
+        self.forget(held.socket);
+        Ok(())
+    }
+
+    /// Opens a listener for a holder, which serves nobody, under this number.
     fn keep_listener(
         &mut self,
-        holder: u32,
+        (holder, number): (u32, u32),
         binding: Binding,
         listener: LastingListener,
     ) -> Result<(), ServerError> {
@@ -104,7 +118,7 @@ impl AppServer {
         self.entries += 1;
         self.changes += 1;
         if let Some(held) = self.holders.get_mut(&holder) {
-            held.listeners.push(socket);
+            held.listeners.push(HeldListener { number, socket });
         }
         let (queue, accepts_each, serves) = (holder, true, false);
         self.tell_all(|| Command::AddListener {
@@ -123,7 +137,7 @@ impl AppServer {
         if only.is_none()
             && let Some(held) = self.holders.remove(&holder)
         {
-            held.listeners.into_iter().for_each(|socket| self.forget(socket));
+            held.listeners.into_iter().for_each(|held| self.forget(held.socket));
         }
         // A worker that is gone has no streams any more.
         let _ = self.tell_all(|| Command::Release { holder, only });

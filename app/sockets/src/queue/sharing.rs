@@ -102,6 +102,14 @@ impl AppQueue {
         Holder::of_listeners(&self.config.path, self.name.get(), shown)
     }
 
+    /// The number by which the stack, and those that [hold](Self::hold_listeners) it, know a listener.
+    ///
+    /// # Errors
+    /// [`Error::NoSocket`].
+    pub fn listener_number(&self, listener: TcpListener) -> Result<SocketId, Error> {
+        self.streams.borrow().listener(listener)
+    }
+
     /// Claims a stream back that [another process has](crate::Event::Released). Blocks until the stack has answered.
     ///
     /// # Errors
