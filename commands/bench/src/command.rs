@@ -143,6 +143,9 @@ enum Part {
         /// How long the huge TCP flow is, in megabytes
         #[arg(long, value_name = "MB", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
         huge: u32,
+        /// The rate of the link that the huge TCP flow has for itself, in Mbit/s
+        #[arg(long, value_name = "MBIT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=34_000))]
+        link_rate: u32,
         /// Measure reordering by the packets of this capture file too, at its times
         #[arg(long, value_name = "FILE")]
         pcap: Option<std::path::PathBuf>,
@@ -222,9 +225,10 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::Isolation { svg } => isolation::run(plan(3, 800), svg.as_deref()),
         Part::Memcached { svg } => memcached::run(plan(3, 400), svg.as_deref()),
         Part::Search { svg } => search::run(plan(5, 0), svg.as_deref()),
-        Part::Corec { only, huge, pcap, svg } => {
-            let plans = [plan(7, 200), plan(15, 0)];
-            corec::measure(plans, *only, *huge, (pcap.as_deref(), svg.as_deref()))
+        Part::Corec { only, huge, link_rate, pcap, svg } => {
+            let plans = [plan(7, 200), plan(5, 0)];
+            let flow = corec::Huge { octets: u64::from(*huge) * 1_000_000, megabits: *link_rate };
+            corec::measure(plans, *only, flow, (pcap.as_deref(), svg.as_deref()))
         }
         Part::CorecSim { svg } => corec::run(svg.as_deref()),
         Part::Sizes { svg } => sizes::run(plan(2, 200), svg.as_deref()),

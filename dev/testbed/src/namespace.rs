@@ -213,6 +213,20 @@ impl Namespace {
         })
     }
 
+    /// Lets packets leave a link at so many megabits a second, as a link of that rate would; what comes faster waits.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if there is no such link, the rate is 0 or above 34,000, or the kernel has no token bucket.
+    pub fn set_rate(&self, name: &str, megabits: u32) -> Result<(), Error> {
+        let index = self.link(name)?.index;
+        let action = format!("limit link {name} to {megabits} Mbit/s");
+        let Some(octets_per_second) = megabits.checked_mul(125_000).filter(|rate| *rate > 0) else {
+            return Err(Error::Request { action, source: io::ErrorKind::InvalidInput.into() });
+        };
+        let request = netlink::rate(index, octets_per_second);
+        self.change(&action, request, NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
     /// Removes a link, and its peer if it has one.
     ///
     /// # Errors

@@ -1,12 +1,12 @@
-//! A netlink socket: one request and all of its answers; and the requests for addresses, routes and
-//! neighbours.
+//! A netlink socket: one request and all of its answers; and the requests for addresses, routes, neighbours and
+//! rates.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-    NetlinkSerializable,
+    DefaultNla, NLM_F_ACK, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload, NetlinkSerializable,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
 use netlink_packet_route::neighbour::{
@@ -15,10 +15,21 @@ use netlink_packet_route::neighbour::{
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr};
 
 use crate::Mac;
+
+/// Attributes of a token bucket (`linux/pkt_sched.h`).
+const TCA_TBF_PARMS: u16 = 1;
+const TCA_TBF_BURST: u16 = 6;
+const TC_LINKLAYER_ETHERNET: u8 = 1;
+/// Of `struct tc_tbf_qopt`: two `tc_ratespec` of 12 octets, then limit, buffer and mtu.
+const QOPT_LEN: usize = 36;
+
+/// What waits in front of a link that has a rate at most, in octets. A TCP of the kernel keeps less there by itself.
+const LIMIT: u32 = 16 << 20;
 
 /// Belongs for ever to the namespace of the thread that opened it.
 #[derive(Debug)]
@@ -191,4 +202,28 @@ mod tests {
         let refused = netlink.request(RouteNetlinkMessage::GetLink(nobody), 0).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(nix::libc::ENODEV));
     }
+}
+
+/// A token bucket in front of a link, as `tc qdisc … tbf` makes it (`net/sched/sch_tbf.c`): packets leave at so many octets
+/// a second, a millisecond's worth of them at once.
+pub(crate) fn rate(index: u32, octets_per_second: u32) -> RouteNetlinkMessage {
+    // Room for a packet at any rate.
+    let burst = (octets_per_second / 1000).max(16 << 10);
+    let options = vec![
+        TcOption::Other(DefaultNla::new(TCA_TBF_PARMS, qopt(octets_per_second).into())),
+        TcOption::Other(DefaultNla::new(TCA_TBF_BURST, burst.to_ne_bytes().into())),
+    ];
+    let mut message = TcMessage::with_index(index as i32);
+    message.header.parent = TcHandle::ROOT;
+    message.attributes = vec![TcAttribute::Kind("tbf".into()), TcAttribute::Options(options)];
+    RouteNetlinkMessage::NewQueueDiscipline(message)
+}
+
+/// `struct tc_tbf_qopt`: the rate, no rate for peaks, and the limit; the burst has an attribute of its own.
+fn qopt(octets_per_second: u32) -> [u8; QOPT_LEN] {
+    let mut qopt = [0; QOPT_LEN];
+    qopt[1] = TC_LINKLAYER_ETHERNET;
+    qopt[8..12].copy_from_slice(&octets_per_second.to_ne_bytes());
+    qopt[24..28].copy_from_slice(&LIMIT.to_ne_bytes());
+    qopt
 }

@@ -1,8 +1,8 @@
 //! The testbed itself: traffic between namespaces, and the kernel's report of it.
 
-use std::io::ErrorKind;
-use std::net::{Ipv4Addr, UdpSocket};
-use std::time::Duration;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
 
 use weever_testbed::{Error, Fixture, Namespace, Veth, require_net_admin};
 
@@ -77,6 +77,32 @@ fn mtu_and_hardware_address_can_be_set() {
     let left = net.veth.left.info().unwrap();
     assert_eq!((left.mtu, left.mac), (3000, [2, 0, 0, 0, 0, 7]));
     assert_eq!(net.veth.right.info().unwrap().mtu, 3000);
+}
+
+#[test]
+fn a_link_of_a_rate_carries_no_more() {
+    require_net_admin!();
+    const OCTETS: usize = 1 << 20;
+    let net = Fixture::pair(1).unwrap();
+    net.assign_addresses().unwrap();
+    net.left.set_rate("left0", 40).unwrap();
+    let listener = net.right.run(|| TcpListener::bind((Fixture::RIGHT, 0)).unwrap());
+    let to = listener.local_addr().unwrap();
+    let started = Instant::now();
+    let sender = net
+        .left
+        .spawn("sender", move || TcpStream::connect(to).unwrap().write_all(&[1; OCTETS]).unwrap())
+        .unwrap();
+    let mut arrived = Vec::new();
+    listener.accept().unwrap().0.read_to_end(&mut arrived).unwrap();
+    sender.join().unwrap();
+    assert_eq!(arrived.len(), OCTETS);
+    // All but the first burst needs its time: 200 ms for a megaoctet at 5 MB/s.
+    assert!(started.elapsed() > Duration::from_millis(190), "{:?}", started.elapsed());
+    for (name, rate) in [("left0", 0), ("left0", 40_000), ("absent", 1)] {
+        let error = net.left.set_rate(name, rate).unwrap_err().to_string();
+        assert!(error.contains(name), "{error}");
+    }
 }
 
 #[test]

@@ -53,13 +53,30 @@ const AT_ROUTER: [AtRouter; 3] = [
     ("order given up", "times", |received| received.given_up as f64),
 ];
 
-/// The keys of what all but the first of [`HUGE`] lose against the first.
-const LOSSES: [&str; HUGE.len() - 1] = [
-    "huge_flow_loss",
-    "huge_flow_loss_4_threads",
-    "huge_flow_loss_ordered",
-    "huge_flow_loss_ordered_4_threads",
+/// The keys of what all but the first of [`HUGE`] lose against the first: on a link of a rate, and on one without.
+const LOSSES: [[&str; HUGE.len() - 1]; 2] = [
+    [
+        "huge_flow_loss",
+        "huge_flow_loss_4_threads",
+        "huge_flow_loss_ordered",
+        "huge_flow_loss_ordered_4_threads",
+    ],
+    [
+        "huge_flow_loss_unlimited",
+        "huge_flow_loss_unlimited_4_threads",
+        "huge_flow_loss_unlimited_ordered",
+        "huge_flow_loss_unlimited_ordered_4_threads",
+    ],
 ];
+
+/// A huge flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Huge {
+    /// Its length.
+    pub(crate) octets: u64,
+    /// The rate of the client's link, in megabits a second.
+    pub(crate) megabits: u32,
+}
 
 /// A router, and what it did to a kind of load.
 struct Routed {
@@ -111,10 +128,30 @@ fn in_turn(places: usize, round: usize) -> impl Iterator<Item = usize> {
     (0..places).map(move |place| (place + round) % places)
 }
 
-/// Measures one huge flow of so many octets, in all planned rounds, however long they take, since few of them decide
-/// nothing. Needs root. Blocks for ten seconds a round at 1 GB, and for eighty at 10 GB.
-pub(super) fn one_huge(plan: Plan, octets: u64, report: &mut Report) -> Result<(), BenchError> {
+/// Measures one huge flow in all planned rounds, however long they take, since few of them decide nothing: with the
+/// whole of a link of a rate, as the paper's, and with a link that carries what the processors can. Needs root. Blocks
+/// for a minute a round at 1 GB and 1 Gbit/s.
+pub(super) fn one_huge(plan: Plan, huge: Huge, report: &mut Report) -> Result<(), BenchError> {
     describe(report);
+    report.setup(format!(
+        "huge flows: {} rounds, in which each number of threads comes first in turn; their ratios: the median, with its \
+         confidence interval of 95 % as min and max",
+        plan.rounds,
+    ));
+    for (rate, keys) in [Some(huge.megabits), None].into_iter().zip(LOSSES) {
+        at_rate(plan, huge.octets, rate, keys, report)?;
+    }
+    Ok(())
+}
+
+/// Measures a huge flow on a link of that rate, in megabits a second, or without one.
+fn at_rate(
+    plan: Plan,
+    octets: u64,
+    rate: Option<u32>,
+    keys: [&str; HUGE.len() - 1],
+    report: &mut Report,
+) -> Result<(), BenchError> {
     let load = Load { parallel: 1, each: 1, octets };
     let mut all = HUGE.map(Routed::new);
     let mut at_router = HUGE.map(|_| <[Samples; AT_ROUTER.len()]>::default());
@@ -122,6 +159,9 @@ pub(super) fn one_huge(plan: Plan, octets: u64, report: &mut Report) -> Result<(
         for place in in_turn(HUGE.len(), round) {
             let routed = &mut all[place];
             let path = Path::new(routed.serving)?;
+            if let Some(megabits) = rate {
+                path.set_rate(megabits)?;
+            }
             routed.add(load, &carry(&path, load)?);
             let received = path.finish()?;
             for (samples, (_, _, figure)) in at_router[place].iter_mut().zip(AT_ROUTER) {
@@ -129,22 +169,19 @@ pub(super) fn one_huge(plan: Plan, octets: u64, report: &mut Report) -> Result<(
             }
         }
     }
+    let link =
+        rate.map_or("no rate".into(), |megabits| format!("{} Gbit/s", f64::from(megabits) / 1e3));
     for (routed, at_router) in all.iter().zip(&at_router) {
         let Routed { serving, goodput, .. } = routed;
-        let name = format!("one flow of {:.1} GB, {}", octets as f64 / 1e9, serving.name());
+        let name = format!("{link}, {:.1} GB, {}", octets as f64 / 1e9, serving.name());
         report.row(&format!("{name}: goodput"), "Gbit/s", goodput);
         routed.report_counts(&name, report);
         for (samples, (what, unit, _)) in at_router.iter().zip(AT_ROUTER) {
             report.row(&format!("{name}: {what}"), unit, samples);
         }
     }
-    report.setup(format!(
-        "huge flows: {} rounds, in which each number of threads comes first in turn; their ratios: the median, with its \
-         confidence interval of 95 % as min and max",
-        all[0].goodput.0.len(),
-    ));
     let [one, others @ ..] = &all;
-    for (key, routed) in LOSSES.into_iter().zip(others) {
+    for (key, routed) in keys.into_iter().zip(others) {
         let lost = routed.goodput.ratio(&one.goodput).0.iter().map(|kept| 1.0 - kept).collect();
         report.ratio(key, "ratio", &interval(&Samples(lost)));
     }
@@ -203,10 +240,10 @@ mod tests {
         }
         let mut report = Report::new("corec");
         let plan = Plan { rounds: 1, each: Duration::ZERO };
-        one_huge(plan, 5_000_000, &mut report).unwrap();
+        one_huge(plan, Huge { octets: 5_000_000, megabits: 400 }, &mut report).unwrap();
         many_short(plan, &mut report).unwrap();
         println!("{report}");
-        for key in LOSSES {
+        for key in LOSSES.concat() {
             assert!(report.ratios.contains_key(key), "{key}: {report}");
         }
         for key in ["flows_64_1kb_mean", "flows_128_100kb_p99"] {

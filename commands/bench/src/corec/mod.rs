@@ -38,6 +38,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use drawing::{Side, against_load, draw};
+pub(crate) use flows::Huge;
 use simulation::{Latency, Queues, Service, simulate};
 
 use crate::plot::Plot;
@@ -70,8 +71,8 @@ pub(crate) enum Only {
     Sweep,
     /// As corec-sim: the queueing models of one queue and of several. Two minutes, no root
     Queueing,
-    /// One huge flow of the kernel's TCP through a router. Five minutes, or forty with --huge 10000; --rounds
-    /// changes that
+    /// One huge flow of the kernel's TCP through a router, on a link of a rate and on one without. Five minutes, or
+    /// fifty with --huge 10000; --rounds changes that
     HugeFlow,
     /// Short flows of the kernel's TCP through a router, 64 and 128 at once. Up to a minute
     Flows,
@@ -96,13 +97,13 @@ impl Only {
     }
 }
 
-/// Measures `weever bench corec`, or one part of it, by the first plan; huge flows, by the second, have so many megabytes. Without root, parts that need
+/// Measures `weever bench corec`, or one part of it, by the first plan; huge flows, by the second, are as `flow` says. Without root, parts that need
 /// it are left out unless one was asked for. With `svg`, tables 2 and 3 and figures 3 to 6 of the paper are drawn
 /// beside that file. Blocks for minutes.
 pub(crate) fn measure(
     [plan, huge]: [Plan; 2],
     only: Option<Only>,
-    megabytes: u32,
+    flow: Huge,
     (capture, svg): (Option<&Path>, Option<&Path>),
 ) -> Result<Report, BenchError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -122,9 +123,7 @@ pub(crate) fn measure(
             Only::Xdp => rated::measure_xdp(plan, &mut report)?,
             Only::Sweep => sweep::measure(plan, svg, &mut report)?,
             Only::Queueing => queueing(&mut report, svg)?,
-            Only::HugeFlow => {
-                flows::one_huge(huge, u64::from(megabytes) * 1_000_000, &mut report)?;
-            }
+            Only::HugeFlow => flows::one_huge(huge, flow, &mut report)?,
             Only::Flows => flows::many_short(plan, &mut report)?,
         }
     }

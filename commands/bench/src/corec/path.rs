@@ -15,6 +15,8 @@ const PREFIX: u8 = 24;
 const FRAMES: u32 = 16_384;
 /// The router's link to the client, which it opens first.
 const CLIENTS_LINK: u16 = 0;
+/// The client's end of that link.
+const CLIENTS_DEVICE: &str = "client0";
 /// What a kernel leaves to a device, or does late for it: a packet on the way is one that was sent.
 const OFFLOADS: [&str; 4] =
     ["tx-checksum-ip-generic", "tx-tcp-segmentation", "tx-generic-segmentation", "rx-gro"];
@@ -60,12 +62,17 @@ impl Path {
             Serving::Shared(_) | Serving::Ordered(_) => 1,
             Serving::ScaleOut(threads) => threads.into(),
         };
-        let near = Veth::create(&client, "client0", &router, "near0", queues)?;
+        let near = Veth::create(&client, CLIENTS_DEVICE, &router, "near0", queues)?;
         let far = Veth::create(&router, "far0", &server, "server0", queues)?;
         end_host(&near.left, SOURCE, (FAR, NEAR))?;
         end_host(&far.right, SINK, (NEAR, FAR))?;
         let (router, threads) = router.run(|| start(serving))?;
         Ok(Path { client, server, router, threads, _veths: [near, far] })
+    }
+
+    /// Limits what the client sends, as a link of so many megabits a second would.
+    pub(super) fn set_rate(&self, megabits: u32) -> Result<(), BenchError> {
+        Ok(self.client.set_rate(CLIENTS_DEVICE, megabits)?)
     }
 
     /// Stops the router, and says what became of the client's packets there.
