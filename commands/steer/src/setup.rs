@@ -54,6 +54,8 @@ pub(crate) fn plan(
     let flows = list.flows.into_iter().map(|flow| (Origin::File, flow));
     let (mut planned, problems) = InitialPlan::new(policy, flows, nic, options, None);
     note(&mut notes, "class of the packets used instead", &problems);
+    let made = planned.search().plan();
+    notes.extend(made.notes(planned.search().nic()));
     let complaints = planned.complaints();
     match complaints.is_empty() {
         true => Ok((planned, notes)),

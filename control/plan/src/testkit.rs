@@ -19,7 +19,16 @@ pub(crate) fn nic(queues: u32, tables: Vec<TableModel>) -> Nic {
     };
     let tables = tables.into_iter().enumerate().map(table).collect();
     let (name, off) = ("Test".into(), Vec::new());
-    Nic { name, queues: all, tables, rss: None, locations: None, default_queue: 0, off }
+    Nic {
+        name,
+        queues: all,
+        tables,
+        rss: None,
+        locations: None,
+        default_queue: 0,
+        off,
+        strips: Vec::new(),
+    }
 }
 
 pub(crate) fn with_rss(mut nic: Nic, entries: u32) -> Nic {

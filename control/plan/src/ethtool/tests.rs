@@ -51,6 +51,7 @@ fn nic(table: Table) -> Nic {
         locations: None,
         default_queue: 0,
         off: Vec::new(),
+        strips: Vec::new(),
     }
 }
 

@@ -130,7 +130,16 @@ fn nic(dice: &mut Dice) -> Nic {
     let tables = (0..1 + dice.below(3) as usize).map(|i| table(dice, i)).collect();
     let rss = (!dice.one_in(4)).then(|| rss(dice));
     let (name, off) = ("random".into(), Vec::new());
-    Nic { name, queues: QUEUES, tables, rss, locations: None, default_queue: 0, off }
+    Nic {
+        name,
+        queues: QUEUES,
+        tables,
+        rss,
+        locations: None,
+        default_queue: 0,
+        off,
+        strips: Vec::new(),
+    }
 }
 
 fn configuration(dice: &mut Dice, nic: &Nic) -> Configuration {
@@ -219,6 +228,7 @@ fn figure() -> (Nic, Configuration) {
         locations: None,
         default_queue: 0,
         off: Vec::new(),
+        strips: Vec::new(),
     };
     let rules = [(1053, 1), (67, 2), (53, 1)]
         .map(|(port, queue)| rule_for(&nic, &[(Field::L4Dst, port)], queue))

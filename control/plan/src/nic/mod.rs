@@ -30,6 +30,8 @@ pub struct Nic {
     /// Private flags of the Linux driver that have to be off while there are rules, because the driver otherwise
     /// has rules of its own.
     pub off: Vec<String>,
+    /// Features of a device (`ethtool -K`) that take the VLAN tag out of a frame before the rules see it.
+    pub strips: Vec<String>,
 }
 
 /// A filter table of a NIC.

@@ -27,9 +27,13 @@ impl Nic {
         note_unclaimed(&mut tables);
         check_locations(&tables)?;
         let (name, default_queue) = (prg.name.clone(), queues.all.lo);
-        let off = prg.node(source).param("off").unwrap_or_default();
-        let off = off.split_whitespace().map(str::to_string).collect();
-        Ok(Nic { name, queues: queues.all, tables, rss, locations: None, default_queue, off })
+        let words = |key: &str| {
+            let words = prg.node(source).param(key).unwrap_or_default();
+            words.split_whitespace().map(str::to_string).collect()
+        };
+        let (off, strips) = (words("off"), words("strips"));
+        let (queues, locations) = (queues.all, None);
+        Ok(Nic { name, queues, tables, rss, locations, default_queue, off, strips })
     }
 }
 

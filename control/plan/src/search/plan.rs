@@ -1,10 +1,13 @@
 //! A plan: the configuration that was found, and its effect on every flow and queue.
 
+use weever_graph::Field;
+
 use super::changes::{RuleId, rule_of};
 use super::{Exhausted, FlowId, Search};
 use crate::config::{Configuration, Rss, Rule, Target};
 use crate::flow::{AppId, ClassId};
 use crate::map::Placement;
+use crate::nic::Nic;
 use crate::oracle::Refusal;
 use crate::policy::Cost;
 
@@ -119,6 +122,26 @@ impl Plan {
     /// Whether it can be applied.
     pub fn is_acceptable(&self) -> bool {
         self.cost.is_acceptable()
+    }
+
+    /// What the device has to be set to for the rules to match, in words: features that hide from them what
+    /// they test.
+    pub fn notes(&self, nic: &Nic) -> Vec<String> {
+        let tests_tag = |planned: &PlannedRule| {
+            let fields = nic.tables[planned.table].model.matches.iter().map(|m| m.field);
+            fields
+                .zip(&planned.rule.keys)
+                .any(|(field, key)| field == Field::VlanId && key.mask != 0)
+        };
+        if nic.strips.is_empty() || !self.rules.iter().any(tests_tag) {
+            return Vec::new();
+        }
+        let off: Vec<String> = nic.strips.iter().map(|name| format!("`{name} off`")).collect();
+        let (features, off) = (nic.strips.join(" and "), off.join(" and "));
+        vec![format!(
+            "filters test VLAN tags: where a device strips them ({features}), they do not match; set \
+             {off} with `ethtool -K`"
+        )]
     }
 }
 
