@@ -29,7 +29,7 @@ pub struct Status {
 
 /// One interface's client.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(crate) struct Own {
     pub(super) iface: IfaceId,
     /// `None` until the timer has run.
     pub(super) client: Option<Client>,
@@ -120,7 +120,7 @@ impl Dhcp {
         self.active.load(Ordering::Acquire)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Vec<Own>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<Own>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

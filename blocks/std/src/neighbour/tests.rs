@@ -6,14 +6,18 @@ use std::time::Duration;
 
 use weever_block::Env;
 use weever_models::{HostConfig, Service, host};
+use weever_net::dhcp4::Probing;
 use weever_net::iface::IfaceId;
 
+use crate::dhcp::Dhcp;
 use crate::host::{Neighbours, Neighbours6, Network, Paths, provide};
 use crate::igmp::Groups;
 use crate::testing::{TwoWorkers, env, frames::*, host::host_state};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const STEP: u64 = 1_000_000;
+/// More than a client waits before its first message, in units of [`Host::turns`].
+const MOST_LOOKS: u32 = 1000;
 
 struct Host {
     env: Arc<Env>,
@@ -153,6 +157,34 @@ fn no_worker_waits_for_path_mtus() {
             assert_eq!(host.sent().0, b"7");
         },
     );
+}
+
+/// While the control thread lists DHCP clients, their timer does nothing, and a client sends its message later.
+#[test]
+fn no_worker_waits_for_dhcp_clients() {
+    let mut host = Host::new();
+    host.two.send(0, &[arp_request(HOST)]);
+    host.turns();
+    host.two.received();
+    let clients = host.env.get::<Dhcp>().unwrap();
+    clients.start(IfaceId(0), Probing::NONE);
+    while_taken(
+        || clients.lock(),
+        || {
+            for _ in 0..20 {
+                host.turns();
+            }
+            host.two.send(0, &[udp(5000, 7, b"7")]);
+            host.turns();
+            assert_eq!(host.sent().0, b"7");
+        },
+    );
+    let asks = |frame: &Vec<u8>| frame[12..14] == [8, 0] && frame[36..38] == [0, 67];
+    let asked = (0..MOST_LOOKS).any(|_| {
+        host.turns();
+        host.two.received().iter().any(asks)
+    });
+    assert!(asked, "the client looks for a server");
 }
 
 /// The timers of neighbours and groups run at worker 0, which serves its queue meanwhile.
