@@ -5,4 +5,5 @@ mod steer {
     mod flows;
     mod process;
     mod refusals;
+    mod verify;
 }

@@ -81,15 +81,20 @@ pub(crate) struct Steering {
 
 impl Steering {
     pub(crate) fn start(net: &Fixture, args: &[&str]) -> Steering {
+        let mut steering = Steering::spawn(net, args);
+        steering.wait_for("Ctrl-C");
+        steering
+    }
+
+    /// Does not wait until it steers.
+    pub(crate) fn spawn(net: &Fixture, args: &[&str]) -> Steering {
         let mut child = net.right.run(|| command(args).spawn().unwrap());
         let (tell, lines) = channel();
         let out = BufReader::new(child.stdout.take().unwrap());
         thread::spawn(move || {
             out.lines().map_while(Result::ok).for_each(|line| drop(tell.send(line)));
         });
-        let mut steering = Steering { child, lines, told: Vec::new() };
-        steering.wait_for("Ctrl-C");
-        steering
+        Steering { child, lines, told: Vec::new() }
     }
 
     /// Waits until it says a line with this word.

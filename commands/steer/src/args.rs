@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -36,7 +37,13 @@ impl From<Mode> for ProgramMode {
 #[derive(Args, Clone, Debug)]
 pub struct SteerArgs {
     /// The device.
-    #[arg(long, value_name = "NAME")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        required_unless_present = "probe_from",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub dev: String,
     /// The policy, in TOML. Without it, flows are balanced.
     #[arg(long, value_name = "FILE")]
@@ -85,6 +92,19 @@ pub struct SteerArgs {
     /// With --watch: look at one packet in N; a power of two.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub every: u32,
+    /// Apply the plan, have a peer send probes of every kind, and print where they arrived and where the plan says,
+    /// then restore the device. Listens here for the peer, which runs `--probe-from`.
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["apply", "undo", "watch"])]
+    pub verify: Option<SocketAddr>,
+    /// With --verify: seconds to wait for the frames of a probe.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "verify")]
+    pub patience: u64,
+    /// Send the probes that a `--verify` on another host or in another namespace asks for, from this device.
+    #[arg(long, value_name = "NAME", requires = "to", conflicts_with_all = ["verify", "apply", "undo", "dev"])]
+    pub probe_from: Option<String>,
+    /// With --probe-from: where `--verify` listens.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "probe_from")]
+    pub to: Option<SocketAddr>,
     /// Print one JSON object per line: the plan, the changes, and what happens while it runs.
     #[arg(long)]
     pub json: bool,

@@ -59,6 +59,9 @@ pub enum SteerError {
     /// The program cannot be had.
     #[error(transparent)]
     Xdp(#[from] XdpError),
+    /// The peer of a verification.
+    #[error("cannot verify: {0}")]
+    Peer(String),
     /// The system refused something else.
     #[error("cannot wait for signals: {0}")]
     Signals(std::io::Error),

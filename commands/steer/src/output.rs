@@ -11,8 +11,13 @@ use weever_plan::watch::FiveTuple;
 use weever_policy::policy::CheckedPolicy;
 use weever_steward::{Applied, Step};
 
+use crate::verify::Sheet;
+
 /// More flows are not shown one by one to people.
 const MAX_FLOWS: usize = 40;
+
+/// The version of the kernel.
+const KERNEL: &str = "/proc/sys/kernel/osrelease";
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +79,20 @@ impl Output {
                 fields(json!({ "came": came, "gone": step.gone, "unplaced": unplaced }))
             });
         }
+    }
+
+    /// Where probes arrived.
+    pub(crate) fn sheet(self, sheet: &Sheet, model: &str, driver: &str) {
+        let kernel = std::fs::read_to_string(KERNEL).unwrap_or_default();
+        let mut lines = vec![format!("model {model}, driver {driver}, Linux {}", kernel.trim())];
+        lines.extend(sheet.lines());
+        self.event("sheet", &lines, || {
+            let passed = !sheet.has_failed();
+            fields(json!({
+                "model": model, "driver": driver, "kernel": kernel.trim(),
+                "passed": passed, "left_out": sheet.left_out, "probes": sheet.value(),
+            }))
+        });
     }
 
     /// The files were read again.

@@ -1,6 +1,7 @@
 //! From the command to the end: the steward runs until a signal comes.
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +11,12 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal};
 use weever_device::ethtool::KernelDriver;
 use weever_device::{claim, ifindex, model_of, name_of};
+use weever_link_sys::netdev::Interface;
+use weever_plan::flow::Conj;
 use weever_steward::{Applied, InitialPlan, Step, Steward, Target, TargetError, pause_after};
 
 use crate::output::Output;
+use crate::verify::{self, Peer};
 use crate::{SteerArgs, SteerError, setup};
 
 /// The device and the planned part of it: what a plan for another policy needs.
@@ -29,6 +33,10 @@ struct Scene<'a> {
 /// # Errors
 /// [`SteerError`]; the device is as it was found then, unless the error says otherwise.
 pub fn run(args: &SteerArgs) -> Result<ExitCode, SteerError> {
+    if let (Some(device), Some(to)) = (&args.probe_from, args.to) {
+        verify::serve(device, to)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let index = ifindex(&args.dev).ok_or_else(|| SteerError::NoDevice(args.dev.clone()))?;
     let mut driver = KernelDriver::open(&args.dev)?;
     let out = Output::new(args.json);
@@ -51,8 +59,8 @@ pub fn run(args: &SteerArgs) -> Result<ExitCode, SteerError> {
     let queues = setup::queues(args, &mut driver, cpus.as_deref())?;
     let (mut planned, notes) = setup::plan(args, model, queues)?;
     // Given up last.
-    let _claim = setup::claim(args, index, is_program)?;
-    if let Some(holder) = (!args.apply).then(|| claim::holder(index)).flatten() {
+    let claimed = setup::claim(args, index, is_program)?;
+    if let Some(holder) = claimed.is_none().then(|| claim::holder(index)).flatten() {
         let note = format!("note: {} is steered already, by {holder}", args.dev);
         out.lines("note", &[note]);
     }
@@ -63,13 +71,12 @@ pub fn run(args: &SteerArgs) -> Result<ExitCode, SteerError> {
         Some(cpus) => setup::program(args, &mut driver, index, cpus, &mut planned)?,
         None => Box::new(setup::nic(args, driver, index)?),
     };
-    if !args.apply {
+    if !args.apply && args.verify.is_none() {
         let lines = target.preview(planned.search()).map_err(unsatisfied)?;
         out.lines("preview", &lines);
         return Ok(ExitCode::SUCCESS);
     }
-    apply(&Scene { args, index, model, queues, out }, planned, target)?;
-    Ok(ExitCode::SUCCESS)
+    apply(&Scene { args, index, model, queues, out }, planned, target)
 }
 
 /// Applies the plan, and steers until a signal comes.
@@ -77,15 +84,19 @@ fn apply(
     scene: &Scene<'_>,
     planned: InitialPlan,
     target: Box<dyn Target>,
-) -> Result<(), SteerError> {
+) -> Result<ExitCode, SteerError> {
     let Scene { args, out, .. } = *scene;
+    // Before anything is changed, since it waits for a person.
+    let peer = args.verify.map(|at| accept(at, out)).transpose()?;
+    let flows = planned.packets().to_vec();
     let ending = StopFlag::watch()?;
     let started = Steward::start(&args.dev, planned, target, setup::settings(args));
     let (mut steward, applied) = started.map_err(unsatisfied)?;
     tell_applied(out, &applied, &mut steward);
-    let ran = match args.persist && !args.watch {
-        true => Ok(()),
-        false => steer(scene, &ending, &mut steward),
+    let ran = match peer {
+        Some(peer) => verified(scene, &ending, &mut steward, &flows, peer),
+        None if args.persist && !args.watch => Ok(ExitCode::SUCCESS),
+        None => steer(scene, &ending, &mut steward).map(|()| ExitCode::SUCCESS),
     };
     let left_out = steward.stats().refused;
     if left_out > 0 {
@@ -94,9 +105,37 @@ fn apply(
     }
     // Undone in any case; the first error is reported.
     let finished = steward.finish();
-    ran?;
+    let code = ran?;
     out.lines("finished", &finished?);
-    Ok(())
+    Ok(code)
+}
+
+/// Waits for the peer that is to send probes.
+fn accept(at: SocketAddr, out: Output) -> Result<Peer, SteerError> {
+    Peer::accept(at, |at| {
+        let line =
+            format!("waiting for the peer: run `weever steer --probe-from DEVICE --to {at}` there");
+        out.lines("waiting", &[line]);
+    })
+}
+
+/// Compares the plan with where probes arrive; the exit status is not 0 if one arrived elsewhere.
+fn verified(
+    scene: &Scene<'_>,
+    ending: &StopFlag,
+    steward: &mut Steward,
+    flows: &[Conj],
+    mut peer: Peer,
+) -> Result<ExitCode, SteerError> {
+    let Scene { args, model, out, .. } = *scene;
+    let interface = Interface::find(&args.dev);
+    let Interface { mac, driver, .. } =
+        interface.map_err(|error| SteerError::Peer(error.to_string()))?;
+    let patience = Duration::from_secs(args.patience);
+    let ends = || ending.within(Duration::ZERO);
+    let sheet = verify::verify(steward, flows, &mut peer, mac, patience, &ends)?;
+    out.sheet(&sheet, model, &driver);
+    Ok(if sheet.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Runs the steward until a signal comes.

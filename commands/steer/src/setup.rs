@@ -145,7 +145,7 @@ pub(crate) fn claim(
         (_, true) => "`weever steer`, with a program",
         (_, false) => "`weever steer`, with the NIC's filters",
     };
-    let wanted = args.apply || args.undo;
+    let wanted = args.apply || args.undo || args.verify.is_some();
     Ok(wanted.then(|| Claim::of(&args.dev, ifindex, how)).transpose()?)
 }
 

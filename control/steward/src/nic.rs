@@ -9,7 +9,7 @@ use weever_plan::config::Configuration;
 use weever_plan::search::{RuleId, Search};
 use weever_plan::watch::FiveTuple;
 
-use crate::target::{Applied, Receivers, Target, TargetError};
+use crate::target::{Applied, Arrivals, Receivers, Target, TargetError};
 
 /// More commands are not shown one by one.
 const MAX_COMMANDS: usize = 200;
@@ -151,6 +151,11 @@ impl Target for NicTarget {
 
     fn hits(&self) -> Option<Vec<(RuleId, u64)>> {
         None
+    }
+
+    fn arrivals(&mut self, _: &Search) -> Result<Arrivals, TargetError> {
+        let queues = self.steering.lock().driver().received().map_err(NicError::from)?;
+        Ok(Arrivals { queues, ..Arrivals::default() })
     }
 
     fn counts_flows(&self) -> bool {

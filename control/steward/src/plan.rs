@@ -80,6 +80,11 @@ impl InitialPlan {
         &self.policy
     }
 
+    /// The packets of the registered flows.
+    pub fn packets(&self) -> &[Conj] {
+        &self.packets
+    }
+
     /// The search, for looking at its plan.
     pub fn search(&mut self) -> &mut Search {
         &mut self.search

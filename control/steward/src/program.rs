@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use weever_device::xdp::{ProgramReport, XdpSteering};
-use weever_plan::config::{Configuration, Rss, Rule};
+use weever_plan::config::{Configuration, Rss, Rule, Target as To};
 use weever_plan::nic::Nic;
 use weever_plan::search::{DeviceChange, RuleId, Search};
 use weever_plan::watch::FiveTuple;
 
 use crate::attach::Attachment;
-use crate::target::{Applied, NoReceivers, Receivers, Target, TargetError};
+use crate::target::{Applied, Arrivals, NoReceivers, Receivers, Target, TargetError};
 
 /// How often filters are planned anew at once because the program refuses some.
 const MAX_REPLANS: usize = 16;
@@ -173,6 +173,22 @@ impl Target for ProgramTarget {
 
     fn hits(&self) -> Option<Vec<(RuleId, u64)>> {
         Some(self.steering.as_ref()?.hits().unwrap_or_default())
+    }
+
+    fn arrivals(&mut self, search: &Search) -> Result<Arrivals, TargetError> {
+        let mut arrivals = Arrivals::default();
+        arrivals.queues.resize(search.nic().queues.hi as usize + 1, 0);
+        let Some(steering) = &self.steering else { return Ok(arrivals) };
+        arrivals.spread = steering.missed()?;
+        for (id, hits) in steering.hits()? {
+            match self.filters.get(&id).map(|(_, rule)| rule.target) {
+                Some(To::Queue(queue)) => arrivals.queues[queue as usize] += hits,
+                Some(To::Drop) => arrivals.dropped += hits,
+                // The program has no contexts.
+                Some(To::Context(_)) | None => {}
+            }
+        }
+        Ok(arrivals)
     }
 
     fn counts_flows(&self) -> bool {

@@ -60,6 +60,12 @@ pub trait Target: Send {
     /// How often each filter was hit; `None` if the target does not count that.
     fn hits(&self) -> Option<Vec<(RuleId, u64)>>;
 
+    /// How many frames arrived where, as far as the device counts them.
+    ///
+    /// # Errors
+    /// [`TargetError`] if the counters cannot be read.
+    fn arrivals(&mut self, search: &Search) -> Result<Arrivals, TargetError>;
+
     /// Whether [`take_missed`](Target::take_missed) reports flows.
     fn counts_flows(&self) -> bool;
 
@@ -120,6 +126,17 @@ impl Receivers for NoReceivers {
     fn take_time(&mut self) -> Duration {
         Duration::ZERO
     }
+}
+
+/// The numbers of frames that arrived, since some time before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arrivals {
+    /// At each queue, except those that count as spread.
+    pub queues: Vec<u64>,
+    /// Those that no filter took, at any of the queues of the plan's spreading, if the device counts them apart.
+    pub spread: u64,
+    /// Those that a filter dropped, if the device counts them.
+    pub dropped: u64,
 }
 
 /// The changes made to a device.

@@ -133,6 +133,10 @@ impl Target for Device {
         None
     }
 
+    fn arrivals(&mut self, _: &Search) -> Result<crate::Arrivals, TargetError> {
+        Ok(crate::Arrivals::default())
+    }
+
     fn counts_flows(&self) -> bool {
         true
     }

@@ -105,6 +105,8 @@ pub trait Driver {
     fn set_ntuple(&mut self, on: bool) -> Result<(), EthtoolError>;
     /// The table of rules.
     fn table(&mut self) -> Result<TableSize, EthtoolError>;
+    /// The frames that each receive queue got since the driver was loaded, by queue.
+    fn received(&mut self) -> Result<Vec<u64>, EthtoolError>;
     /// The locations of all rules.
     fn locations(&mut self) -> Result<Vec<u32>, EthtoolError>;
     /// The rule at a location.

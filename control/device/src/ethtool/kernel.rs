@@ -8,6 +8,7 @@ use weever_graph::nic::FlowType;
 use super::layout::{NTUPLE, channels, command, driver, put_u32, put_u64, rules, spec, spreading};
 use super::layout::{strings, u32_at, u64_at};
 use super::matching::hash_number_of;
+use super::received::by_queue;
 use super::{Channels, Driver, EthtoolError, HashFields, Identity, RuleSpec, Spreading, TableSize};
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
@@ -99,29 +100,34 @@ impl KernelDriver {
         EthtoolError::Answer { device: self.device.clone(), what: what.into() }
     }
 
-    /// The position of a private flag among those of the driver.
-    fn private_bit(&self, name: &str) -> Result<Option<u32>, EthtoolError> {
-        let what = "list its private flags";
+    /// The texts of a set of strings, one after the other; nothing if the driver has no such set.
+    fn texts(&self, set: u32, most: u32, what: &str) -> Result<Option<Vec<u8>>, EthtoolError> {
         let mut sizes = [0; strings::COUNT_END];
         put_u32(&mut sizes, 0, command::COUNT_STRINGS);
-        put_u64(&mut sizes, strings::SETS, 1 << strings::PRIVATE_FLAGS);
+        put_u64(&mut sizes, strings::SETS, 1 << set);
         match self.call(&mut sizes, what) {
             Err(error) if error.is_unsupported() => return Ok(None),
             called => called?,
         }
-        let has_set = u64_at(&sizes, strings::SETS) >> strings::PRIVATE_FLAGS & 1 == 1;
+        let has_set = u64_at(&sizes, strings::SETS) >> set & 1 == 1;
         let count = if has_set { u32_at(&sizes, strings::SIZE_OF_SET) } else { 0 };
-        if count > u32::BITS {
+        if count > most {
             return Err(self.nonsense(what));
         }
         let mut texts = vec![0; strings::TEXTS + strings::TEXT * count as usize];
         put_u32(&mut texts, 0, command::GET_STRINGS);
-        put_u32(&mut texts, strings::SET, strings::PRIVATE_FLAGS);
+        put_u32(&mut texts, strings::SET, set);
         put_u32(&mut texts, strings::COUNT, count);
         self.call(&mut texts, what)?;
-        let mut all = texts[strings::TEXTS..].chunks(strings::TEXT);
-        let is_it = |text: &[u8]| text.split(|b| *b == 0).next() == Some(name.as_bytes());
-        Ok(all.position(is_it).map(|at| at as u32))
+        Ok(Some(texts.split_off(strings::TEXTS)))
+    }
+
+    /// The position of a private flag among those of the driver.
+    fn private_bit(&self, name: &str) -> Result<Option<u32>, EthtoolError> {
+        let texts = self.texts(strings::PRIVATE_FLAGS, u32::BITS, "list its private flags")?;
+        let texts = texts.unwrap_or_default();
+        let at = texts.chunks(strings::TEXT).position(|text| before_zero(text) == name.as_bytes());
+        Ok(at.map(|at| at as u32))
     }
 
     /// The private flags, a bit each.
@@ -197,6 +203,23 @@ impl Driver for KernelDriver {
             rules: u32_at(&answer, rules::COUNT),
             locations: (locations > 0).then_some(locations),
             chooses: data & rules::CHOOSES != 0,
+        })
+    }
+
+    fn received(&mut self) -> Result<Vec<u64>, EthtoolError> {
+        let what = "count the frames of each receive queue";
+        let texts = self.texts(strings::STATISTICS, MOST, what)?.unwrap_or_default();
+        let count = texts.len() / strings::TEXT;
+        let mut values = vec![0; 8 + 8 * count];
+        put_u32(&mut values, 0, command::GET_STATISTICS);
+        put_u32(&mut values, 4, count as u32);
+        self.call(&mut values, what)?;
+        let names =
+            texts.chunks(strings::TEXT).map(|text| String::from_utf8_lossy(before_zero(text)));
+        let named = names.zip((0..count).map(|i| u64_at(&values, 8 + 8 * i)));
+        by_queue(named).ok_or_else(|| EthtoolError::Unsupported {
+            device: self.device.clone(),
+            what: what.into(),
         })
     }
 
@@ -352,4 +375,9 @@ pub(super) fn spreading_request(
     table.unwrap_or_default().iter().for_each(|queue| buffer.extend(queue.to_ne_bytes()));
     buffer.extend(key.unwrap_or_default());
     buffer
+}
+
+/// A text in a field of fixed size.
+fn before_zero(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == 0).next().unwrap_or_default()
 }

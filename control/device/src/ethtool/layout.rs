@@ -9,6 +9,7 @@ pub(super) mod command {
     pub(crate) const GET_FLAGS: u32 = 0x25;
     pub(crate) const SET_FLAGS: u32 = 0x26;
     pub(crate) const GET_STRINGS: u32 = 0x1b;
+    pub(crate) const GET_STATISTICS: u32 = 0x1d;
     pub(crate) const GET_PRIVATE: u32 = 0x27;
     pub(crate) const SET_PRIVATE: u32 = 0x28;
     pub(crate) const COUNT_STRINGS: u32 = 0x37;
@@ -29,6 +30,8 @@ pub(super) mod command {
 pub(super) mod strings {
     /// `ETH_SS_PRIV_FLAGS`.
     pub(crate) const PRIVATE_FLAGS: u32 = 2;
+    /// `ETH_SS_STATS`.
+    pub(crate) const STATISTICS: u32 = 1;
     /// The sets that are asked about, a bit each, and the size of the first.
     pub(crate) const SETS: usize = 8;
     pub(crate) const SIZE_OF_SET: usize = 16;

@@ -15,6 +15,7 @@ mod kernel;
 mod layout;
 mod matching;
 mod profile;
+mod received;
 mod shared;
 mod simulated;
 mod spec;

@@ -44,6 +44,10 @@ impl Driver for SharedDevice {
         self.lock().set_channels(channels)
     }
 
+    fn received(&mut self) -> Result<Vec<u64>, EthtoolError> {
+        self.lock().received()
+    }
+
     fn ntuple(&mut self) -> Result<bool, EthtoolError> {
         self.lock().ntuple()
     }

@@ -66,6 +66,10 @@ pub struct Simulated {
     pub fields: Vec<(FlowType, HashFields)>,
     /// The operation that is to fail.
     pub failing: Option<InjectedFailure>,
+    /// The frames that each queue got.
+    pub received: Vec<u64>,
+    /// The queue to which its rules send packets, whatever they say.
+    pub misdirects: Option<u32>,
     /// Whether the device is gone.
     pub gone: bool,
     /// How many changes were attempted.
@@ -98,6 +102,26 @@ impl Simulated {
             }
         }
         Some(hits.into_iter().min_by_key(|(turn, _)| *turn).map(|(_, action)| action))
+    }
+
+    /// Counts a packet at the queue that it goes to: by the rule that takes it, or else by this hash.
+    pub fn receive(&mut self, packet: &Packet<'_>, hash: usize) {
+        let by_hash = |context: u32| {
+            let table =
+                self.spreading.get(&context).map(|s| s.table.as_slice()).unwrap_or_default();
+            table.get(hash % table.len().max(1)).copied()
+        };
+        let queue = match self.takes(packet).flatten() {
+            Some(Action::Drop) => None,
+            Some(Action::Queue(queue)) => Some(self.misdirects.unwrap_or(queue)),
+            Some(Action::Context { context, .. }) => by_hash(context),
+            None => by_hash(0),
+        };
+        let queues = self.channels.receiving() as usize;
+        self.received.resize(queues.max(self.received.len()), 0);
+        if let Some(count) = queue.and_then(|queue| self.received.get_mut(queue as usize)) {
+            *count += 1;
+        }
     }
 
     /// The rule that the driver whose profile it has makes of one that it is told.
@@ -217,6 +241,13 @@ impl Driver for Simulated {
         self.require(what, self.size > 0)?;
         let rules = self.rules.len() as u32;
         Ok(TableSize { rules, locations: Some(self.size), chooses: self.chooses })
+    }
+
+    fn received(&mut self) -> Result<Vec<u64>, EthtoolError> {
+        self.look("count the frames of each receive queue")?;
+        let mut received = self.received.clone();
+        received.resize(self.channels.receiving() as usize, 0);
+        Ok(received)
     }
 
     fn locations(&mut self) -> Result<Vec<u32>, EthtoolError> {

@@ -5,6 +5,7 @@ mod registration;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use weever_plan::config::Configuration;
 use weever_plan::flow::Conj;
 use weever_plan::search::{FlowId, Plan, RuleId, Search};
 use weever_plan::watch::{self, DueFlow, FiveTuple, Watch};
@@ -12,7 +13,7 @@ use weever_policy::policy::CheckedPolicy;
 
 use crate::applications::AppPackets;
 use crate::plan::{InitialPlan, Origin, complaints};
-use crate::target::{Applied, NoReceivers, Receivers, Target, TargetError};
+use crate::target::{Applied, Arrivals, NoReceivers, Receivers, Target, TargetError};
 
 const SECOND: u64 = 1_000_000_000;
 /// The pause between two looks at what others did to the device.
@@ -437,6 +438,19 @@ impl Steward {
             true => self.tuples.values().copied().collect(),
             false => Vec::new(),
         }
+    }
+
+    /// How many frames arrived where, as far as the device counts them.
+    ///
+    /// # Errors
+    /// [`TargetError`] if the counters cannot be read.
+    pub fn arrivals(&mut self) -> Result<Arrivals, TargetError> {
+        self.target.arrivals(&self.search)
+    }
+
+    /// The configuration that was applied last.
+    pub fn configuration(&self) -> Configuration {
+        self.target.configuration(&self.search)
     }
 
     /// The number of filters on the device.

@@ -1,0 +1,106 @@
+//! The two ends of a verification: one asks for frames, the other sends them.
+//!
+//! They talk over a TCP connection of the kernel's, a JSON object a line: `{"frame": "hexadecimal", "count": 400}`
+//! and `{"sent": 400}` or `{"error": "why"}`. The end of the connection is the end of the work.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weever_link_sys::packet::{PacketSocket, Protocol};
+
+use crate::SteerError;
+
+/// An end that says nothing for so long is gone.
+const SILENCE: Duration = Duration::from_secs(120);
+/// No line is longer.
+const LINE: u64 = 16 << 10;
+/// No probe has more frames.
+const MOST: u64 = 100_000;
+
+/// Something that sends frames to the device.
+pub(crate) trait Prober {
+    /// Sends a frame so often.
+    fn send(&mut self, frame: &[u8], count: u32) -> Result<(), SteerError>;
+}
+
+/// A peer that was started with `--probe-from`.
+pub(crate) struct Peer(BufReader<TcpStream>);
+
+impl Peer {
+    /// Waits for the peer. `ready` is called with the address once one can connect.
+    pub(crate) fn accept(
+        at: SocketAddr,
+        ready: impl FnOnce(SocketAddr),
+    ) -> Result<Peer, SteerError> {
+        let failed = |error| SteerError::Peer(format!("cannot listen at {at}: {error}"));
+        let listener = TcpListener::bind(at).map_err(failed)?;
+        ready(listener.local_addr().map_err(failed)?);
+        let (stream, _) = listener.accept().map_err(failed)?;
+        stream.set_read_timeout(Some(SILENCE)).map_err(failed)?;
+        Ok(Peer(BufReader::new(stream)))
+    }
+}
+
+impl Prober for Peer {
+    fn send(&mut self, frame: &[u8], count: u32) -> Result<(), SteerError> {
+        let frame: String = frame.iter().map(|octet| format!("{octet:02x}")).collect();
+        say(self.0.get_mut(), &json!({ "frame": frame, "count": count }))?;
+        let answer = hear(&mut self.0)?;
+        let answer =
+            answer.ok_or_else(|| SteerError::Peer("the peer has ended the connection".into()))?;
+        match (answer["sent"].as_u64(), answer["error"].as_str()) {
+            (Some(sent), _) if sent == u64::from(count) => Ok(()),
+            (_, Some(error)) => Err(SteerError::Peer(format!("the peer cannot send: {error}"))),
+            _ => Err(SteerError::Peer(format!("the peer's answer makes no sense: {answer}"))),
+        }
+    }
+}
+
+/// Sends from a device what the other end asks for, until that closes the connection.
+pub(crate) fn serve(device: &str, to: SocketAddr) -> Result<(), SteerError> {
+    let failed = |error: &dyn std::fmt::Display| SteerError::Peer(error.to_string());
+    // It is only for sending: no frame has this type.
+    let socket = PacketSocket::open(device, Protocol::EtherType(0)).map_err(|e| failed(&e))?;
+    let stream = TcpStream::connect(to)
+        .map_err(|e| SteerError::Peer(format!("nobody verifies at {to}: {e}")))?;
+    let mut stream = BufReader::new(stream);
+    while let Some(asked) = hear(&mut stream)? {
+        let answer = match probe(&asked) {
+            Some((frame, count)) => match (0..count).try_for_each(|_| socket.send(&frame)) {
+                Ok(()) => json!({ "sent": count }),
+                Err(error) => json!({ "error": format!("{device}: {error}") }),
+            },
+            None => json!({ "error": "that is no probe" }),
+        };
+        say(stream.get_mut(), &answer)?;
+    }
+    Ok(())
+}
+
+fn probe(asked: &Value) -> Option<(Vec<u8>, u64)> {
+    let text = asked["frame"].as_str()?;
+    let count = asked["count"].as_u64().filter(|count| *count <= MOST)?;
+    let octet = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+    let frame: Option<Vec<u8>> = (0..text.len()).step_by(2).map(octet).collect();
+    Some((frame?, count))
+}
+
+fn say(stream: &mut TcpStream, value: &Value) -> Result<(), SteerError> {
+    let line = format!("{value}\n");
+    let said = stream.write_all(line.as_bytes());
+    said.map_err(|error| SteerError::Peer(format!("the connection is broken: {error}")))
+}
+
+/// Nothing at the end of the connection.
+fn hear(stream: &mut BufReader<TcpStream>) -> Result<Option<Value>, SteerError> {
+    let mut line = String::new();
+    let heard = stream.take(LINE).read_line(&mut line);
+    heard.map_err(|error| SteerError::Peer(format!("the connection is broken: {error}")))?;
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let value = serde_json::from_str(&line);
+    value.map(Some).map_err(|_| SteerError::Peer("the other end is no `weever steer`".into()))
+}

@@ -1,0 +1,275 @@
+//! A plan held against where frames arrive: a peer sends probes, the device's counters say where they went.
+//!
+//! [`frame`] makes frames of the plan's flows and neighbours of them, [`exchange`] has the peer send them, and
+//! here each probe's arrival is compared with the plan.
+
+mod exchange;
+mod frame;
+#[cfg(test)]
+mod tests;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use weever_plan::config::Configuration;
+use weever_plan::flow::Conj;
+use weever_plan::map::{Placement, place};
+use weever_plan::nic::Nic;
+use weever_steward::{Arrivals, Steward};
+
+pub(crate) use exchange::{Peer, Prober, serve};
+use frame::{Frame, KINDS};
+
+use crate::SteerError;
+
+/// The frames of a probe: many, so that other traffic is little beside them.
+const FRAMES: u32 = 400;
+/// So many of them have to be counted at one place, which then is where they arrived.
+const ENOUGH: u64 = 360;
+/// More flows are not probed.
+const MAX_FLOWS: usize = 64;
+/// The pause between two looks at the counters.
+const PAUSE: Duration = Duration::from_millis(5);
+/// A locally administered station.
+const SENDER: [u8; 6] = [2, 0x77, 0x65, 0x65, 0x76, 1];
+
+/// Where the frames of a probe arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// At a queue.
+    Queue(u32),
+    /// At one of the queues over which the plan spreads what no filter takes.
+    Spread,
+    /// A filter dropped them.
+    Dropped,
+    /// No counter rose by enough.
+    Nowhere,
+    /// Several counters rose by as much.
+    Unclear,
+}
+
+/// Whether the plan is right about a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Pass,
+    Fail,
+    /// The plan claims nothing, or it cannot be seen.
+    NotTold,
+}
+
+impl Verdict {
+    fn name(self) -> &'static str {
+        match self {
+            Verdict::Pass => "pass",
+            Verdict::Fail => "fail",
+            Verdict::NotTold => "not told",
+        }
+    }
+}
+
+/// Where a plan says that the frames of a probe arrive.
+#[derive(Clone, Debug)]
+pub(crate) struct Expected {
+    /// At one of these queues.
+    queues: Vec<u32>,
+    /// Whether they may be dropped.
+    dropped: bool,
+    /// Whether they go where they would go without filters.
+    is_spread: bool,
+}
+
+/// One probe with its result.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) kind: &'static str,
+    frame: String,
+    /// Nothing if the plan claims nothing.
+    expected: Option<Expected>,
+    arrived: Arrival,
+    pub(crate) verdict: Verdict,
+}
+
+/// The results of all probes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sheet {
+    pub(crate) rows: Vec<Row>,
+    /// Flows without probes: they are not of IP, or there are too many.
+    pub(crate) left_out: usize,
+}
+
+/// Has probes of all flows sent to `station`, the device's, and compares. `patience` is how long the counters are waited for;
+/// `ends` says whether to end before all are done.
+pub(crate) fn verify(
+    steward: &mut Steward,
+    flows: &[Conj],
+    prober: &mut dyn Prober,
+    station: [u8; 6],
+    patience: Duration,
+    ends: &dyn Fn() -> bool,
+) -> Result<Sheet, SteerError> {
+    let frames: Vec<Frame> = flows.iter().filter_map(Frame::of).take(MAX_FLOWS).collect();
+    let mut sheet = Sheet { rows: Vec::new(), left_out: flows.len() - frames.len() };
+    for (frame, (kind, neighbour)) in frames.iter().flat_map(|f| KINDS.map(|kind| (f, kind))) {
+        let Some(probe) = neighbour(frame) else { continue };
+        if ends() {
+            break;
+        }
+        let before = steward.arrivals()?;
+        prober.send(&probe.octets(station, SENDER), FRAMES)?;
+        let arrived = arrival(steward, &before, patience)?;
+        let expected = expected(steward, &probe);
+        let verdict = judge(expected.as_ref(), &arrived);
+        sheet.rows.push(Row { kind, frame: probe.to_string(), expected, arrived, verdict });
+    }
+    Ok(sheet)
+}
+
+/// Waits until a counter has risen by enough.
+fn arrival(
+    steward: &mut Steward,
+    before: &Arrivals,
+    patience: Duration,
+) -> Result<Arrival, SteerError> {
+    let start = Instant::now();
+    loop {
+        let now = steward.arrivals()?;
+        let queues = now.queues.iter().zip(&before.queues).zip(0..);
+        let mut risen: Vec<Arrival> = queues
+            .filter(|((now, before), _)| now.saturating_sub(**before) >= ENOUGH)
+            .map(|(_, queue)| Arrival::Queue(queue))
+            .collect();
+        let apart = [
+            (now.spread.saturating_sub(before.spread), Arrival::Spread),
+            (now.dropped.saturating_sub(before.dropped), Arrival::Dropped),
+        ];
+        risen.extend(apart.into_iter().filter(|(count, _)| *count >= ENOUGH).map(|(_, at)| at));
+        match (risen.len(), start.elapsed() < patience) {
+            (0, true) => thread::sleep(PAUSE),
+            (0, false) => return Ok(Arrival::Nowhere),
+            (1, _) => return Ok(risen.remove(0)),
+            _ => return Ok(Arrival::Unclear),
+        }
+    }
+}
+
+/// What the plan claims about a probe, if anything.
+fn expected(steward: &Steward, probe: &Frame) -> Option<Expected> {
+    let nic = steward.search().nic();
+    let packets = probe.packets();
+    if !nic.claims().covers(&packets) || !forms_are_claimed(nic, probe) {
+        return None;
+    }
+    let configuration = steward.configuration();
+    let placement = place(nic, &configuration, &packets);
+    let rules = vec![Vec::new(); configuration.rules.len()];
+    let without_rules = place(nic, &Configuration { rules, ..configuration }, &packets);
+    let queues = queues_of(&placement);
+    let is_spread = queues == queues_of(&without_rules);
+    Some(Expected { queues, dropped: placement.dropped() > 0, is_spread })
+}
+
+/// Whether no table of the NIC leaves a form of the frame open for rules that might match it.
+fn forms_are_claimed(nic: &Nic, probe: &Frame) -> bool {
+    let forms = probe.forms();
+    let in_tunnel = forms.contains(weever_graph::nic::Form::Tunnels);
+    !nic.tables.iter().any(|table| {
+        let types = table.model.flow_types.iter();
+        let met = types.filter(|t| in_tunnel || t.ip_version().is_none_or(|v| v == probe.version));
+        let mut open = met.map(|flow_type| table.model.unclaimed.of(*flow_type));
+        open.any(|open| forms.iter().any(|form| open.contains(form)))
+    })
+}
+
+fn queues_of(placement: &Placement) -> Vec<u32> {
+    placement.shares().map(|(queue, _)| queue).collect()
+}
+
+fn judge(expected: Option<&Expected>, arrived: &Arrival) -> Verdict {
+    let Some(expected) = expected else { return Verdict::NotTold };
+    let as_planned = match arrived {
+        Arrival::Queue(queue) => expected.queues.contains(queue),
+        Arrival::Spread => expected.is_spread,
+        Arrival::Dropped => expected.dropped,
+        // They may also be lost on the way, or dropped for their tag or address.
+        Arrival::Nowhere if expected.dropped && expected.queues.is_empty() => true,
+        Arrival::Nowhere | Arrival::Unclear => return Verdict::NotTold,
+    };
+    if as_planned { Verdict::Pass } else { Verdict::Fail }
+}
+
+impl Sheet {
+    /// Whether a probe arrived elsewhere than the plan says.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.rows.iter().any(|row| row.verdict == Verdict::Fail)
+    }
+
+    fn count(&self, kind: &str, verdict: Verdict) -> usize {
+        self.rows.iter().filter(|row| row.kind == kind && row.verdict == verdict).count()
+    }
+
+    /// For people: a line for each kind, and one for each probe that failed or could not be judged.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (kind, _) in KINDS {
+            let of = self.rows.iter().filter(|row| row.kind == kind);
+            if of.clone().next().is_none() {
+                continue;
+            }
+            let [pass, fail, not_told] = [Verdict::Pass, Verdict::Fail, Verdict::NotTold]
+                .map(|verdict| self.count(kind, verdict));
+            lines.push(format!("{kind}: {pass} pass, {fail} fail, {not_told} not told"));
+            let rest = of.filter(|row| row.verdict != Verdict::Pass);
+            lines.extend(rest.map(|row| format!("  {}: {}", row.verdict.name(), row.described())));
+        }
+        if self.left_out > 0 {
+            lines.push(format!("flows without probes: {}", self.left_out));
+        }
+        lines
+    }
+
+    /// For programs.
+    pub(crate) fn value(&self) -> Value {
+        let row = |row: &Row| {
+            let arrived = match row.arrived {
+                Arrival::Queue(queue) => json!(queue),
+                _ => json!(row.arrived.to_string()),
+            };
+            let expected = row.expected.as_ref();
+            json!({
+                "kind": row.kind,
+                "frame": row.frame,
+                "expected": expected.map(|e| json!({ "queues": e.queues, "dropped": e.dropped })),
+                "arrived": arrived,
+                "verdict": row.verdict.name(),
+            })
+        };
+        Value::Array(self.rows.iter().map(row).collect())
+    }
+}
+
+impl Row {
+    fn described(&self) -> String {
+        let planned = match &self.expected {
+            None => "the plan claims nothing".into(),
+            Some(expected) if expected.queues.is_empty() => "planned: dropped".into(),
+            Some(Expected { queues, .. }) => {
+                let queues: Vec<String> = queues.iter().map(u32::to_string).collect();
+                format!("planned: queues {}", queues.join(" "))
+            }
+        };
+        format!("{}: {planned}; arrived: {}", self.frame, self.arrived)
+    }
+}
+
+impl std::fmt::Display for Arrival {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Arrival::Queue(queue) => write!(f, "queue {queue}"),
+            Arrival::Spread => f.write_str("spread, no filter took it"),
+            Arrival::Dropped => f.write_str("dropped by a filter"),
+            Arrival::Nowhere => f.write_str("at no queue"),
+            Arrival::Unclear => f.write_str("unclear beside other traffic"),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Verification of plans on simulated drivers, of which one does not do what its rules say.
+
+use std::time::Duration;
+
+use weever_device::actions::StateFile;
+use weever_device::ethtool::{Packet, Profile, SharedDevice, Simulated};
+use weever_device::nic::NicSteering;
+use weever_graph::Field;
+use weever_plan::nic::Nic;
+use weever_plan::search::Options;
+use weever_steward::{InitialPlan, NicTarget, Origin, Settings, SharedNicSteering, Steward};
+use weever_wire::fields::summarize;
+
+use super::*;
+
+const POLICY: &str =
+    "[[class]]\nname = \"premium\"\nmatch = \"udp dst port 7001\"\nqueues = { exclusive = 1 }\n";
+const FLOWS: &str = "udp 10.0.0.1:5001 -> 10.0.0.2:7001\ntcp 10.0.0.3:9 -> 10.0.0.2:80\n";
+
+/// Puts frames onto the simulated device. Frames of several forms are left to the hash: what a NIC does with them
+/// is not of interest here.
+struct Cable(SharedDevice);
+
+impl Prober for Cable {
+    fn send(&mut self, frame: &[u8], count: u32) -> Result<(), SteerError> {
+        let parsed = summarize(frame);
+        let field = |field| match field {
+            Field::EthType => parsed.ethertype.map(u128::from),
+            Field::VlanId => parsed.vlan.map(u128::from),
+            Field::Ip4Src => parsed.ip4_src.map(|ip| ip.to_bits().into()),
+            Field::Ip4Dst => parsed.ip4_dst.map(|ip| ip.to_bits().into()),
+            Field::Ip4Proto => parsed.ip4_proto.map(u128::from),
+            Field::L4Src => parsed.l4_src.map(u128::from),
+            Field::L4Dst => parsed.l4_dst.map(u128::from),
+            _ => None,
+        };
+        let mut forms = weever_graph::nic::Forms::default();
+        for (is, form) in [
+            (parsed.ip4_frag == Some(0x2000), weever_graph::nic::Form::First),
+            (parsed.ip4_frag.is_some_and(|f| f & 0x1fff != 0), weever_graph::nic::Form::Later),
+            (parsed.ip4_proto == Some(4), weever_graph::nic::Form::Tunnels),
+            (
+                frame[14 + 4 * usize::from(parsed.vlan.is_some())] == 0x46,
+                weever_graph::nic::Form::Options,
+            ),
+            (frame[12..14] == [0x88, 0xa8], weever_graph::nic::Form::Stacked),
+        ] {
+            if is {
+                forms = forms.and(form);
+            }
+        }
+        let packet = Packet { field: &field, forms };
+        let mut device = self.0.lock();
+        (0..count).for_each(|_| device.receive(&packet, 3));
+        Ok(())
+    }
+}
+
+fn sheet(model: &str, profile: Profile, misdirects: Option<u32>) -> Sheet {
+    let nic = Nic::linux_of(&weever_models::nic(model).unwrap()).unwrap();
+    let nic = nic.with_queues(4).unwrap();
+    let mut device = Simulated::new("sim0", 4, 2048);
+    (device.profile, device.chooses) = (Some(profile), profile == Profile::Mlx5);
+    device.misdirects = misdirects;
+    let device = SharedDevice::new(device);
+    let folder = std::env::temp_dir()
+        .join(format!("weever-verify-{}-{model}-{misdirects:?}", std::process::id()));
+    let file = StateFile::of(&folder, 1).unwrap();
+    let steering = NicSteering::new(Box::new(device.clone()), file).unwrap();
+    let target = NicTarget::new(SharedNicSteering::new(steering), None, false);
+    let policy = weever_policy::policy::parse(POLICY).unwrap();
+    let flows = weever_policy::flows::parse(FLOWS.as_bytes()).flows;
+    let flows = flows.into_iter().map(|flow| (Origin::File, flow));
+    let (planned, _) = InitialPlan::new(policy, flows, nic, Options::default(), None);
+    let packets = planned.packets().to_vec();
+    let settings = Settings::default();
+    let (mut steward, _) = Steward::start("sim0", planned, Box::new(target), settings).unwrap();
+    let (mut cable, ends) = (Cable(device), || false);
+    let sheet = verify(&mut steward, &packets, &mut cable, [2; 6], Duration::ZERO, &ends).unwrap();
+    steward.finish().unwrap();
+    drop(std::fs::remove_dir_all(folder));
+    sheet
+}
+
+#[test]
+fn drivers_that_do_as_planned_pass_and_one_that_does_not_fails() {
+    for (model, profile) in [
+        ("82599", Profile::Ixgbe),
+        ("x710", Profile::I40e),
+        ("e810", Profile::Ice),
+        ("connectx5", Profile::Mlx5),
+    ] {
+        let honest = sheet(model, profile, None);
+        assert!(!honest.has_failed(), "{model}: {:#?}", honest.lines());
+        assert!(honest.count("flow", Verdict::Pass) == 2, "{model}: {:#?}", honest.lines());
+        assert_eq!(honest.left_out, 0);
+        let planned = honest.rows.iter().find(|row| row.kind == "flow").unwrap();
+        let Expected { queues, .. } = planned.expected.as_ref().unwrap();
+        let elsewhere = (0..4).find(|queue| !queues.contains(queue)).unwrap();
+        let lies = sheet(model, profile, Some(elsewhere));
+        assert!(lies.has_failed(), "{model}: {:#?}", lies.lines());
+        let failed = lies.rows.iter().find(|row| row.verdict == Verdict::Fail).unwrap();
+        assert_eq!(failed.arrived, Arrival::Queue(elsewhere), "{model}");
+        assert!(lies.lines().iter().any(|line| line.contains("fail: udp 10.0.0.1:5001")));
+    }
+}
