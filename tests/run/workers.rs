@@ -303,15 +303,16 @@ fn await_refused(lab: &Lab, ports: &[u16], server: &mut Program) {
     }
 }
 
-/// Becomes a daemon, and closes one of its listeners without having used it, and one that it has used. It accepts by the
-/// third when it is told to.
+/// Becomes a daemon by two forks, and closes one of its listeners without having used it, and one that it has used. It
+/// accepts by the third when it is told to.
 const CLOSES: &str = "
 import os, socket, time
 def listener(port):
     return socket.create_server(('::', port), family=socket.AF_INET6, dualstack_ipv6=True)
 unused, used, kept = [listener(port) for port in (9101, 9102, 9100)]
-if os.fork():
-    os._exit(0)
+for _ in range(2):
+    if os.fork():
+        os._exit(0)
 unused.close()
 used.setblocking(False)
 try:
@@ -338,6 +339,8 @@ fn a_child_that_closes_some_of_its_listeners_keeps_the_others_only() {
     written(&lab, "daemon", &mut server);
     assert!(server.child.wait().unwrap().success(), "{}", server.told());
     await_refused(&lab, &[9101, 9102], &mut server);
+    let told = server.told();
+    assert!(!told.contains("stays open for this process"), "{told}");
     // At the first attempt: they wait for the child.
     let connect = |to| lab.net.right.run(|| TcpStream::connect((to, 9100)));
     let streams = BOTH.map(|to| connect(to).unwrap_or_else(|e| panic!("{e}; {}", server.told())));

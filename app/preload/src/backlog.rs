@@ -75,6 +75,7 @@ impl Waiting<'_> {
 impl Backlog {
     /// Adds a datagram that has come, or drops it if its list is full.
     pub(crate) fn push(&mut self, datagram: RxBuf<'static>) {
+        self.drop_delivered();
         let worker = usize::from(datagram.worker());
         while self.by_worker.len() <= worker {
             self.by_worker.push(VecDeque::new());
@@ -93,7 +94,19 @@ impl Backlog {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.undelivered.iter().all(|datagrams| datagrams.len() == 0) && self.next().is_none()
+        !self.has_undelivered() && self.next().is_none()
+    }
+
+    /// Whether datagrams wait since before a fork, which other processes may take at any time.
+    pub(crate) fn has_undelivered(&self) -> bool {
+        self.undelivered.iter().any(|datagrams| datagrams.len() > 0)
+    }
+
+    /// Gives up lists that were read to their end; the lists are read in their order.
+    fn drop_delivered(&mut self) {
+        while self.undelivered.front().is_some_and(|datagrams| datagrams.len() == 0) {
+            self.undelivered.pop_front();
+        }
     }
 
     /// The next datagram. One from before a fork may be taken by another process afterwards.
@@ -103,18 +116,19 @@ impl Backlog {
         first.or_else(|| self.received().next().map(Waiting::Received))
     }
 
-    /// The next datagram, for this process to read: one from before a fork is taken, one that its queue has received stays
-    /// until it is [removed](Self::pop).
-    pub(crate) fn first_to_read(&self) -> Option<Waiting<'_>> {
+    /// The next datagram, for this process to read: one from before a fork is taken, one that its queue has received
+    /// stays until it is [removed](Self::pop).
+    pub(crate) fn first_to_read(&mut self) -> Option<Waiting<'_>> {
+        self.drop_delivered();
         let mut undelivered = self.undelivered.iter().filter_map(Undelivered::take);
         let first = undelivered.next().map(Waiting::Undelivered);
         first.or_else(|| self.received().next().map(Waiting::Received))
     }
 
-    /// Before a fork: what waits is for whichever process reads first. Returns how many datagrams stay this process' alone,
-    /// because there is no room for more.
+    /// Before a fork: what waits is for whichever process reads first. Returns how many datagrams stay this process'
+    /// alone, because there is no room for more.
     pub(crate) fn share(&mut self) -> usize {
-        self.undelivered.retain(|datagrams| datagrams.len() > 0);
+        self.drop_delivered();
         let received = |all: &Backlog| all.by_worker.iter().map(VecDeque::len).sum::<usize>();
         let shared: usize = self.undelivered.iter().map(Undelivered::len).sum();
         if received(self) == 0 {
@@ -136,8 +150,8 @@ impl Backlog {
         self.next().into_iter().flat_map(|worker| &self.by_worker[worker])
     }
 
-    /// How many of the next datagrams that the queue has received may be told at once (`UDP_GRO`), with room for so many octets: those of one flow,
-    /// of the first one's length and traffic class. The last one may be shorter.
+    /// How many of the next datagrams that the queue has received may be told at once (`UDP_GRO`), with room for so
+    /// many octets: those of one flow, of the first one's length and traffic class. The last one may be shorter.
     pub(crate) fn together(&self, room: usize) -> usize {
         let mut all = self.received();
         let Some(first) = all.next() else { return 0 };
@@ -161,8 +175,8 @@ impl Backlog {
         count
     }
 
-    /// Removes the next datagrams that the queue has received, so many of one worker, which came from `peer`. The turn passes to the next worker that
-    /// has one.
+    /// Removes the next datagrams that the queue has received, so many of one worker, which came from `peer`. The turn
+    /// passes to the next worker that has one.
     pub(crate) fn pop(&mut self, count: usize, peer: SocketAddr) {
         let Some(worker) = self.next() else { return };
         self.turn = worker + 1;

@@ -88,7 +88,7 @@ pub(crate) struct HeldListener {
 }
 
 /// A holder, if there is one.
-type AnyHolder = Option<Arc<Passport>>;
+type MaybeHolder = Option<Arc<Passport>>;
 
 /// What a child inherits, by places.
 #[derive(Default)]
@@ -156,7 +156,7 @@ impl State {
         }
         let (queue, rights, path) = (self.queue, self.rights(), &crate::queue::config().path);
         // By the holder that this process has; none for its own queue.
-        let mut made: Vec<(AnyHolder, AnyHolder)> = Vec::new();
+        let mut made: Vec<(MaybeHolder, MaybeHolder)> = Vec::new();
         for (place, file) in self.files.iter_mut() {
             let Kind::Listening(listening) = &file.kind else { continue };
             let (old, number) = match (&listening.kept, listening.listener, queue) {
@@ -167,7 +167,7 @@ impl State {
                 },
                 _ => continue,
             };
-            let is_same = |(before, _): &&(AnyHolder, _)| match (before, &old) {
+            let is_same = |(before, _): &&(MaybeHolder, _)| match (before, &old) {
                 (Some(before), Some(old)) => Arc::ptr_eq(before, old),
                 (None, None) => true,
                 _ => false,
@@ -232,11 +232,16 @@ impl State {
     /// Called in the child: the streams are away until it uses them, and connections wait for its listeners.
     pub(crate) fn inherit_from_parent(&mut self, inheritance: Inheritance) {
         for (_, file) in self.files.iter_mut() {
-            let Kind::Stream(stream) = &mut file.kind else { continue };
-            stream.stream = None;
-            stream.away = None;
-            if stream.phase != Phase::Over {
-                (stream.phase, file.error) = (Phase::Over, libc::ENOTCONN);
+            match &mut file.kind {
+                Kind::Stream(stream) => {
+                    (stream.stream, stream.away) = (None, None);
+                    if stream.phase != Phase::Over {
+                        (stream.phase, file.error) = (Phase::Over, libc::ENOTCONN);
+                    }
+                }
+                // The parent's own holder stays the parent's, also if there is none for this process.
+                Kind::Listening(listening) => listening.kept = None,
+                Kind::Udp(_) => {}
             }
         }
         for (place, kept) in inheritance.listeners {
@@ -328,10 +333,15 @@ impl State {
         };
         let Some(HeldListener { by, number }) = listening.kept.take() else { return };
         // With the last one, the connection ends.
-        if Arc::strong_count(&by) > 1
-            && let Err(error) = by.0.close_listener(number)
-        {
-            log::note(format_args!("a listener stays open for this process: {error}"));
+        if Arc::strong_count(&by) == 1 {
+            return;
+        }
+        match by.0.close_listener(number) {
+            // Nothing is held by a stack that has ended.
+            Ok(()) | Err(Error::Disconnected) => {}
+            Err(error) => {
+                log::note(format_args!("a listener stays open for this process: {error}"));
+            }
         }
     }
 

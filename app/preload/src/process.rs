@@ -87,7 +87,7 @@ impl State {
         }
         if kept > 0 {
             log::note(format_args!(
-                "{kept} waiting datagrams stay with this process, and its child has no part in them"
+                "{kept} waiting datagrams stay with this process; its child cannot read them"
             ));
         }
         self.commit();

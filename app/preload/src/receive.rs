@@ -44,7 +44,15 @@ pub(crate) unsafe fn receive(
     let mut done = 0;
     let got = loop {
         let attempt = |held: &mut Held, place: u32| {
-            if held.files.get(place).is_some_and(File::is_udp) {
+            if let Some(Kind::Udp(udp)) = held.files.get(place).map(|file| &file.kind) {
+                // What has waited since before a fork needs no queue of this process'.
+                if udp.received.has_undelivered() {
+                    // SAFETY: the caller's promise.
+                    let got = unsafe { datagram(held, place, fd, places, flags, &mut message) }?;
+                    if got.is_some() {
+                        return Ok(got);
+                    }
+                }
                 held.use_or_wait(place)?;
                 // SAFETY: the caller's promise.
                 return unsafe { datagram(held, place, fd, places, flags, &mut message) };

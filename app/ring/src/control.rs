@@ -147,7 +147,7 @@ pub enum Request {
     Plan,
     /// Closes a socket. From a connection that holds listeners: stops holding one.
     Close {
-        /// Its number; of a listener that is held, as the first holder had it.
+        /// Its number; of a listener that is held, its number at the queue that opened it.
         socket: u32,
     },
     /// Sets whether a listener gets connections. While no listener with its binding does, connections wait, up to

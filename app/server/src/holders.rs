@@ -35,7 +35,7 @@ pub(crate) struct HolderEntry {
 /// A listener that is held.
 #[derive(Clone, Copy)]
 pub(crate) struct HeldListener {
-    /// Its number, as the first holder had it.
+    /// Its number at the queue that opened it.
     pub(crate) number: u32,
     /// The number of the holder's own, with which connections wait.
     pub(crate) socket: u32,

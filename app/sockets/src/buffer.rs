@@ -96,7 +96,9 @@ impl<'q> RxBuf<'q> {
 
     /// A copy of the payload.
     pub fn to_vec(&self) -> Vec<u8> {
-        self.pieces().flatten().copied().collect()
+        let mut octets = Vec::with_capacity(self.len());
+        self.pieces().for_each(|piece| octets.extend_from_slice(piece));
+        octets
     }
 
     /// Sends it back to its sender, in the same frames: nothing is copied on this side. The stack

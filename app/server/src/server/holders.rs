@@ -79,7 +79,7 @@ impl AppServer {
         Ok((to, own))
     }
 
-    /// Stops holding a listener, by its number as the first holder had it.
+    /// Stops holding a listener, by its number at the queue that opened it.
     ///
     /// # Errors
     /// [`ServerError::NoSocket`].

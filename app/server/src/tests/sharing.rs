@@ -14,6 +14,17 @@ struct Other {
     app: AppEnd,
 }
 
+/// A listener whose application reports the connections that it accepts.
+fn listening() -> SocketRequest {
+    SocketRequest {
+        local_port: Some(80),
+        backlog: Some(16),
+        sharing: Sharing::ByFlow,
+        accepts_each: true,
+        ..SocketRequest::default()
+    }
+}
+
 impl Streams {
     fn other(&mut self) -> Other {
         let (queue, key, app) = self.bench.open_with_key();
@@ -23,14 +34,7 @@ impl Streams {
 
     /// A listener of a queue whose application reports the connections that it accepts.
     fn listen_for(&mut self, queue: u32) -> u32 {
-        let request = SocketRequest {
-            local_port: Some(80),
-            backlog: Some(16),
-            sharing: Sharing::ByFlow,
-            accepts_each: true,
-            ..SocketRequest::default()
-        };
-        let listener = self.bench.server.open_socket(queue, &request).unwrap().id;
+        let listener = self.bench.server.open_socket(queue, &listening()).unwrap().id;
         self.turn();
         listener
     }
@@ -234,4 +238,24 @@ fn a_connection_comes_to_its_queue_again_by_another_listener_after_it_was_let_go
         (Kind::Connected, stream, after.to_ne_bytes().to_vec()),
     ];
     assert_eq!(s.received()[..2], expected, "the number is free before it is used again");
+}
+
+#[test]
+fn a_holder_of_a_holder_keeps_a_listener_until_it_is_closed_by_its_number_at_its_queue() {
+    let mut s = streams();
+    let listener = s.listen_for(s.queue);
+    let (parent, key) = s.bench.server.hold_listeners(s.queue, s.key).unwrap();
+    let (child, _) = s.bench.server.hold_listeners(parent, key).unwrap();
+    s.bench.server.close_queue(s.queue).unwrap();
+    let close = |s: &mut Streams, holder, number| s.bench.server.close_held(holder, number);
+    // Another process may have the port once nobody holds it.
+    let other = s.other().queue;
+    let alone = SocketRequest { sharing: Sharing::Exclusive, ..listening() };
+    let is_free = |s: &mut Streams| s.bench.server.open_socket(other, &alone).is_ok();
+    assert!(matches!(close(&mut s, child, listener + 100), Err(ServerError::NoSocket(_))));
+    close(&mut s, parent, listener).unwrap();
+    assert!(matches!(close(&mut s, parent, listener), Err(ServerError::NoSocket(_))));
+    assert!(!is_free(&mut s), "the child holds it");
+    close(&mut s, child, listener).unwrap();
+    assert!(is_free(&mut s));
 }
