@@ -1,6 +1,5 @@
 //! The clients of a host, and the effect of a lease on its network.
 
-use std::convert::Infallible;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -225,7 +224,7 @@ pub(super) fn bind(
     lease: &Lease,
     before: Option<Applied>,
 ) -> Option<Applied> {
-    change(host, |net| {
+    host.apply(|net| {
         let old = net.interface(iface)?.mtu;
         net.remove_routes_of(iface, Origin::Dhcp);
         let added = address(net, iface, lease, before.is_some_and(|before| before.added));
@@ -258,7 +257,7 @@ pub(super) fn unbind(
     lease: &Lease,
     applied: Option<Applied>,
 ) {
-    change(host, |net| {
+    host.apply(|net| {
         net.remove_routes_of(iface, Origin::Dhcp);
         if applied.is_some_and(|applied| applied.added) {
             let _ = net.remove_address(iface, lease.address.addr());
@@ -282,12 +281,5 @@ fn routes(net: &mut NetConfig, iface: IfaceId, lease: &Lease) {
         };
         let route = Route::new(route.to, way).by(iface).with_metric(METRIC).from(Origin::Dhcp);
         let _ = net.add_route(route);
-    }
-}
-
-fn change<T>(host: &mut Writer<'_>, change: impl FnOnce(&mut NetConfig) -> T) -> T {
-    match host.update(|net| Ok::<T, Infallible>(change(net))) {
-        Ok(done) => done,
-        Err(never) => match never {},
     }
 }

@@ -10,7 +10,7 @@ use weever_block::Nanos;
 use weever_net::group::{Filter, GroupError, MembershipConfig, Memberships, Version};
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::random::{Key, Random};
-use weever_net::state::{Family, NetState};
+use weever_net::state::{Family, NetConfig, NetState};
 
 use crate::host::Network;
 
@@ -155,21 +155,36 @@ impl<A: InterfaceGroups> Inner<A> {
         }
     }
 
-    /// Reports the users' filters to the host's network, if they have changed; at the next call, if somebody else
-    /// changes the network now.
+    /// Reports the users' filters to the host's network, if they differ from its own; at the next call, if somebody
+    /// else changes the network now.
     pub(crate) fn publish(&mut self, host: &Network) {
         if !self.changed {
             return;
         }
+        // Most changes of the network are of something else.
+        if self.unpublished(host.state().config()).next().is_none() {
+            self.changed = false;
+            return;
+        }
         let Some(mut writer) = host.try_writer() else { return };
         self.changed = false;
-        for iface in host.state().config().interfaces() {
-            let filters = self.filters(iface);
-            if filters != A::groups(iface).filters {
-                // An interface that went meanwhile hears nothing.
-                let _ = writer.update(|net| net.set_filters(iface.id, filters));
+        writer.apply(|net| {
+            let news: Vec<_> = self.unpublished(net).collect();
+            for (iface, filters) in news {
+                // It is one of the network's.
+                let _ = net.set_filters(iface, filters);
             }
-        }
+        });
+    }
+
+    /// The filters, by interface, that differ from the network's.
+    fn unpublished<'a>(
+        &'a self,
+        net: &'a NetConfig,
+    ) -> impl Iterator<Item = (IfaceId, Vec<(A, Filter<A>)>)> + 'a {
+        let both = net.interfaces().iter().map(|iface| (iface, self.filters(iface)));
+        let news = both.filter(|(iface, filters)| *filters != A::groups(iface).filters);
+        news.map(|(iface, filters)| (iface.id, filters))
     }
 
     fn filters(&self, iface: &Interface) -> Vec<(A, Filter<A>)> {

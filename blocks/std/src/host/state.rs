@@ -1,5 +1,6 @@
 //! The host's network: one writer at a time, readers that do not lock (design/0000 §4.4).
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -44,7 +45,7 @@ impl Network {
     }
 
     /// Publishes the network as changed by `change`, as a whole; nothing if it fails. Waits for
-    /// another writer to end, and allocates: not for workers. `change` must not call this.
+    /// another writer to finish, and allocates: not for workers. `change` must not call this.
     ///
     /// # Errors
     /// Those of `change`.
@@ -94,6 +95,12 @@ impl Writer<'_> {
             self.network.generation.store(generation, Ordering::Release);
         }
         Ok(done)
+    }
+
+    /// The same with a change that cannot fail.
+    pub(crate) fn apply<T>(&mut self, change: impl FnOnce(&mut NetConfig) -> T) -> T {
+        let Ok(done) = self.update(|net| Ok::<T, Infallible>(change(net)));
+        done
     }
 }
 

@@ -1,13 +1,16 @@
 //! Workers that find the neighbours in use go on, and do their part later.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use weever_block::Env;
 use weever_models::{HostConfig, Service, host};
+use weever_net::addr::Cidr;
 use weever_net::dhcp4::Probing;
 use weever_net::iface::IfaceId;
+use weever_net::state::{NetConfig, StateError};
 
 use crate::dhcp::Dhcp;
 use crate::host::{Neighbours, Neighbours6, Network, Paths, provide};
@@ -16,6 +19,8 @@ use crate::testing::{TwoWorkers, env, frames::*, host::host_state};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const STEP: u64 = 1_000_000;
+/// Longer than it takes to probe for an address.
+const PROBED: u64 = 6_000_000_000;
 /// More than a client waits before its first message, in units of [`Host::turns`].
 const MOST_LOOKS: u32 = 1000;
 
@@ -37,6 +42,14 @@ impl Host {
         for _ in 0..20 {
             self.now += STEP;
             self.two.turn(self.now);
+        }
+    }
+
+    /// As often as takes this long.
+    fn more_turns(&mut self, nanos: u64) {
+        let end = self.now + nanos;
+        while self.now < end {
+            self.turns();
         }
     }
 
@@ -116,7 +129,7 @@ fn no_worker_waits_for_the_neighbours_and_packets_keep_their_order() {
 
 /// Duplicate address detection ends while somebody else changes the network.
 #[test]
-fn no_worker_waits_for_who_changes_the_network() {
+fn no_worker_waits_for_whoever_changes_the_network() {
     let mut host = Host::new();
     host.two.send(0, &[arp_request(HOST)]);
     host.turns();
@@ -137,6 +150,50 @@ fn no_worker_waits_for_who_changes_the_network() {
     );
     host.turns();
     assert!(network.generation() > before, "what was found is reported");
+}
+
+/// The result of probing for an address cannot be reported, and then an operator changes something else: it is still
+/// reported, and the address is not probed for again, unless the link was down.
+#[test]
+fn what_probes_have_found_is_kept_over_another_change() {
+    let tentative = Ipv4Addr::new(10, 0, 0, 5);
+    let change_mtu = |net: &mut NetConfig| net.set_mtu(IfaceId(0), 1400);
+    let plug_in_again = |net: &mut NetConfig| {
+        net.set_up(IfaceId(0), false)?;
+        net.set_up(IfaceId(0), true)
+    };
+    type Change<'a> = &'a dyn Fn(&mut NetConfig) -> Result<(), StateError>;
+    let cases: [(bool, Change<'_>, usize); 3] =
+        [(false, &change_mtu, 3), (false, &plug_in_again, 6), (true, &change_mtu, 1)];
+    for (taken, change, expected) in cases {
+        let mut host = Host::new();
+        let network = host.env.get::<Network>().unwrap();
+        let cidr = Cidr::new(tentative, 24).unwrap();
+        network.update(|net| net.add_tentative(IfaceId(0), cidr)).unwrap();
+        host.turns();
+        while_taken(
+            || network.writer(),
+            || {
+                if taken {
+                    let owner = (PEER_MAC, tentative);
+                    host.two.send(0, &[arp(2, owner, (HOST_MAC, HOST))]);
+                }
+                host.more_turns(PROBED);
+            },
+        );
+        assert!(
+            network.state().config().interfaces()[0].tentative.is_ours(tentative),
+            "not reported yet"
+        );
+        network.update(|net| change(net)).unwrap();
+        host.more_turns(PROBED);
+        let iface = network.state().interface(IfaceId(0)).unwrap().clone();
+        let found = [&iface.v4, &iface.duplicate].map(|all| all.is_ours(tentative));
+        assert_eq!(found, [!taken, taken]);
+        let frames = host.two.received();
+        let probes = frames.iter().filter(|f| f[12..14] == [8, 6] && f[28..32] == [0; 4]);
+        assert_eq!(probes.filter(|f| f[38..42] == tentative.octets()).count(), expected);
+    }
 }
 
 #[test]

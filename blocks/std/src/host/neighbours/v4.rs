@@ -1,6 +1,7 @@
 //! IPv4: an ARP cache for each interface, up or down.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::net::Ipv4Addr;
 
 use weever_block::Nanos;
@@ -38,16 +39,19 @@ pub struct AddressConflict {
 #[derive(Debug)]
 pub struct V4 {
     config: ArpConfig,
-    /// Tentative addresses that the host's network has not been told of yet.
-    found: Vec<(IfaceId, Found)>,
+    /// Kept until they are in the host's network.
+    found: Vec<Found>,
     /// Since they were last taken, the latest last.
     conflicts: VecDeque<AddressConflict>,
 }
 
+/// The result of probing for a tentative address, which is not probed for any more.
 #[derive(Debug)]
-enum Found {
-    Free(Ipv4Addr),
-    Taken(Ipv4Addr),
+struct Found {
+    iface: IfaceId,
+    ip: Ipv4Addr,
+    /// Whether no other station has it.
+    is_free: bool,
 }
 
 impl V4 {
@@ -69,9 +73,30 @@ impl V4 {
         }
     }
 
+    /// Drops findings about addresses that are not tentative any more, or of a link that may have been plugged in
+    /// elsewhere since.
+    fn drop_outdated(&mut self, links: &mut Links<Cache>, interfaces: &[Interface]) {
+        self.found.retain(|found| {
+            let iface = interfaces.iter().find(|iface| iface.id == found.iface);
+            let both = iface.zip(links.any(found.iface.0));
+            both.is_some_and(|(iface, link)| {
+                link.downs == iface.downs && tentative(iface).is_ours(found.ip)
+            })
+        });
+    }
+
+    /// The tentative addresses of an interface about which nothing has been found.
+    fn to_probe(&self, iface: &Interface) -> Locals {
+        let mut open = tentative(iface);
+        for found in self.found.iter().filter(|found| found.iface == iface.id) {
+            open.remove(found.ip);
+        }
+        open
+    }
+
     fn insert(&self, links: &mut Links<Cache>, iface: &Interface, now: Nanos) {
         let mut machine = Cache::new(iface.mac, locals(iface), self.config, now);
-        machine.set_tentative(&tentative(iface), now);
+        machine.set_tentative(&self.to_probe(iface), now);
         let Interface { up, downs, borrowed, .. } = *iface;
         links.insert(Link { iface: iface.id.0, up, downs, borrowed, told: 0, machine });
     }
@@ -104,16 +129,17 @@ impl Family for V4 {
             }
             stays
         });
+        self.drop_outdated(links, interfaces);
         for iface in interfaces {
             match links.any(iface.id.0) {
-                Some(link) => adapt(link, iface, now, &mut given_up),
+                Some(link) => adapt(link, iface, &self.to_probe(iface), now, &mut given_up),
                 None => self.insert(links, iface, now),
             }
         }
     }
 
     fn note_free(&mut self, iface: u16, ip: Ipv4Addr) {
-        self.found.push((IfaceId(iface), Found::Free(ip)));
+        self.found.push(Found { iface: IfaceId(iface), ip, is_free: true });
     }
 
     fn report(&mut self, _: &mut Links<Cache>, host: &Network) -> bool {
@@ -121,13 +147,16 @@ impl Family for V4 {
             return true;
         }
         let Some(mut writer) = host.try_writer() else { return false };
-        for (iface, found) in self.found.drain(..) {
-            // An operator may have removed it meanwhile.
-            let _ = writer.update(|net| match found {
-                Found::Free(ip) => net.confirm_address(iface, ip),
-                Found::Taken(ip) => net.refuse_address(iface, ip),
-            });
-        }
+        let found = mem::take(&mut self.found);
+        writer.apply(|net| {
+            for Found { iface, ip, is_free } in found {
+                // An operator may have removed it meanwhile.
+                let _ = match is_free {
+                    true => net.confirm_address(iface, ip),
+                    false => net.refuse_address(iface, ip),
+                };
+            }
+        });
         true
     }
 }
@@ -137,7 +166,7 @@ fn locals(iface: &Interface) -> Locals {
     if iface.up && !iface.borrowed { iface.v4.clone() } else { Locals::default() }
 }
 
-/// The addresses that are probed for.
+/// The addresses that may not be used yet.
 fn tentative(iface: &Interface) -> Locals {
     if iface.up && !iface.borrowed { iface.tentative.clone() } else { Locals::default() }
 }
@@ -151,6 +180,7 @@ fn flush(link: &mut Link<Cache>, given_up: &mut impl FnMut(u16, Ipv4Addr)) {
 fn adapt(
     link: &mut Link<Cache>,
     iface: &Interface,
+    to_probe: &Locals,
     now: Nanos,
     given_up: &mut impl FnMut(u16, Ipv4Addr),
 ) {
@@ -163,7 +193,7 @@ fn adapt(
     if cache.mac() != iface.mac {
         cache.set_mac(iface.mac, now);
     }
-    cache.set_tentative(&tentative(iface), now);
+    cache.set_tentative(to_probe, now);
     let locals = locals(iface);
     if *cache.locals() != locals {
         cache.set_locals(locals, now);
@@ -187,7 +217,7 @@ impl Session<'_, V4> {
         self.note_learned(iface, outcome.learned);
         let (family, iface) = (&mut self.inner.family, IfaceId(iface));
         if let Verdict::Duplicate { ip, .. } = outcome.verdict {
-            family.found.push((iface, Found::Taken(ip)));
+            family.found.push(Found { iface, ip, is_free: false });
         }
         if let Verdict::Conflict { ip, mac } | Verdict::Duplicate { ip, mac } = outcome.verdict {
             family.note_conflict(AddressConflict { iface, ip, mac });

@@ -106,12 +106,13 @@ impl Family for V6 {
             return true;
         }
         let Some(mut writer) = host.try_writer() else { return false };
-        for link in news {
-            link.told = link.machine.config_generation();
-            let found = advertised(&link.machine);
-            // An interface that went meanwhile will be followed.
-            let _ = writer.update(|net| net.set_advertised(IfaceId(link.iface), found));
-        }
+        writer.apply(|net| {
+            for link in news {
+                link.told = link.machine.config_generation();
+                // An interface that went meanwhile will be followed.
+                let _ = net.set_advertised(IfaceId(link.iface), advertised(&link.machine));
+            }
+        });
         true
     }
 }
