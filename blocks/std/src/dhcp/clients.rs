@@ -1,7 +1,7 @@
 //! The clients of a host, and the effect of a lease on its network.
 
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
@@ -39,6 +39,7 @@ pub(crate) struct Own {
     again: Option<Probing>,
     /// The lease's changes to the interface.
     pub(super) applied: Option<Applied>,
+    contested: Contested,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,41 @@ enum Wish {
 }
 
 /// An address that is being probed on an interface.
-pub(super) type Watched = (u16, Ipv4Addr, MacAddr);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Watched {
+    pub(super) iface: u16,
+    pub(super) ip: Ipv4Addr,
+    /// The interface's own.
+    pub(super) mac: MacAddr,
+    pub(super) contested: Contested,
+}
+
+/// The probed address of a client that another station has or probes, from workers to the timer, which takes it at its
+/// next look. One that comes late, when the client probes another address, changes nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Contested(Arc<AtomicU32>);
+
+impl Contested {
+    /// Does not wait.
+    pub(super) fn note(&self, ip: Ipv4Addr) {
+        self.0.store(ip.to_bits(), Ordering::Relaxed);
+    }
+
+    /// 0.0.0.0 is never probed.
+    fn take(&self) -> Option<Ipv4Addr> {
+        let bits = self.0.swap(0, Ordering::Relaxed);
+        (bits != 0).then(|| Ipv4Addr::from_bits(bits))
+    }
+}
+
+/// Whether they are of one client.
+impl PartialEq for Contested {
+    fn eq(&self, other: &Contested) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Contested {}
 
 /// The DHCP clients of a host, one per interface at most. Blocks find it in their
 /// [`Env`](weever_block::Env). Requests made here are carried out at the next run of the graph's
@@ -77,7 +112,8 @@ impl Dhcp {
             Some(_) => {}
             None => {
                 let (client, wish, again, applied) = (None, None, None, None);
-                clients.push(Own { iface, client, probing, wish, again, applied });
+                let contested = Contested::default();
+                clients.push(Own { iface, client, probing, wish, again, applied, contested });
             }
         }
         self.active.store(true, Ordering::Release);
@@ -153,7 +189,8 @@ impl Dhcp {
     ) {
         let probed = |own: &Own| {
             let ip = own.client.as_ref()?.probed()?;
-            Some((own.iface.0, ip, mac_of(own.iface)?))
+            let (iface, mac) = (own.iface.0, mac_of(own.iface)?);
+            Some(Watched { iface, ip, mac, contested: own.contested.clone() })
         };
         let now: Vec<Watched> = clients.iter().filter_map(probed).collect();
         if **self.watched.load() != now {
@@ -170,12 +207,15 @@ impl Dhcp {
 }
 
 impl Own {
-    /// The client, made if it is new, after the operator's request was carried out.
+    /// The client, made if it is new, after a conflict and the operator's request were dealt with.
     pub(super) fn ready(&mut self, mac: MacAddr, secret: Secret, now: Nanos) -> &mut Client {
         let [a, b] = secret.key("dhcp client");
         let random = Random::keyed([a ^ now, b ^ u64::from(self.iface.0)]);
         let config = ClientConfig { mac, random, probing: self.probing };
         let client = self.client.get_or_insert_with(|| Client::new(config, now));
+        if let Some(ip) = self.contested.take() {
+            client.conflict(ip, now);
+        }
         match self.wish.take() {
             Some(Wish::Stop) => client.release(now),
             Some(Wish::Restart) => client.restart(now),

@@ -27,7 +27,10 @@ pub static RECEIVE: BlockType = BlockType {
         "Hands a DHCP server's answer to the client of the interface that it came by.",
         &[
             PortDoc { name: "out", doc: "taken" },
-            PortDoc { name: "drop", doc: "no answer to a question of ours" },
+            PortDoc {
+                name: "drop",
+                doc: "no answer to a question of ours, or the clients were in use: ours repeats it",
+            },
         ],
         |build| {
             let dhcp: Arc<Dhcp> = build.env.get_or_default();
@@ -59,7 +62,8 @@ fn take(dhcp: &Dhcp, open: &[Transaction], packet: &Buffer, now: Nanos) -> bool 
     if !from_server || !open.contains(&(meta.iface, view.header().xid())) {
         return false;
     }
-    let mut clients = dhcp.lock();
+    // As good as lost on its way: the client asks again.
+    let Some(mut clients) = dhcp.try_lock() else { return false };
     let own = clients.iter_mut().find(|own| own.iface == IfaceId(meta.iface));
     let client = own.and_then(|own| own.client.as_mut());
     client.is_some_and(|client| client.handle(message, now).is_ok())
@@ -77,13 +81,12 @@ pub static WATCH: BlockType = BlockType {
         &[PortDoc { name: "out", doc: "every packet" }],
         |build| {
             let dhcp: Arc<Dhcp> = build.env.get_or_default();
-            Ok(Box::new(Watch { watched: dhcp.watched(), dhcp }))
+            Ok(Box::new(Watch { watched: dhcp.watched() }))
         },
     )
 };
 
 struct Watch {
-    dhcp: Arc<Dhcp>,
     watched: arc_swap::Cache<Arc<ArcSwap<Vec<Watched>>>, Arc<Vec<Watched>>>,
 }
 
@@ -92,13 +95,9 @@ impl Block for Watch {
         let watched = self.watched.load();
         if !watched.is_empty() {
             for packet in bits(input).filter_map(|task| burst.get(task)) {
-                for (iface, ip, _) in watched.iter().filter(|watched| contested(packet, watched)) {
+                for watched in watched.iter().filter(|watched| contests(packet, watched)) {
                     cx.count(0, 1);
-                    let mut clients = self.dhcp.lock();
-                    let own = clients.iter_mut().find(|own| own.iface.0 == *iface);
-                    if let Some(client) = own.and_then(|own| own.client.as_mut()) {
-                        client.conflict(*ip, cx.now);
-                    }
+                    watched.contested.note(watched.ip);
                 }
             }
         }
@@ -108,13 +107,14 @@ impl Block for Watch {
 
 /// RFC 5227 §2.1.1: an ARP packet "where the packet's 'sender IP address' is the address being
 /// probed for", or another station's probe for it.
-fn contested(packet: &Buffer, (iface, ip, own): &Watched) -> bool {
+fn contests(packet: &Buffer, watched: &Watched) -> bool {
+    let &Watched { iface, ip, mac, .. } = watched;
     let meta = packet.meta();
-    if meta.iface != *iface {
+    if meta.iface != iface {
         return false;
     }
     let Ok(arp) = ArpView::new(packet.at(meta.l3)) else { return false };
     let header = arp.header();
-    let probe = header.op() == op::REQUEST && header.spa().is_unspecified() && header.tpa() == *ip;
-    header.sha() != *own && (header.spa() == *ip || probe)
+    let probe = header.op() == op::REQUEST && header.spa().is_unspecified() && header.tpa() == ip;
+    header.sha() != mac && (header.spa() == ip || probe)
 }

@@ -71,7 +71,7 @@ impl PeriodicTask for Timer {
         }
         let state = self.host.state();
         let mac_of = |iface| state.interface(iface).map(|iface| iface.mac);
-        // Somebody else changes the network or asks for the clients' states: at the next look.
+        // Somebody else changes the network or has the clients: at the next look.
         let Some(mut writer) = self.host.try_writer() else { return };
         let Some(mut clients) = self.dhcp.try_lock() else { return };
         for own in clients.iter_mut() {

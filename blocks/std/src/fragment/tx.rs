@@ -208,7 +208,10 @@ pub static PATH_MTU_V4: BlockType = BlockType {
          (RFC 1191).",
         &[
             PortDoc { name: "out", doc: "learned: later datagrams to there are shorter" },
-            PortDoc { name: "drop", doc: "not believed, or nothing new" },
+            PortDoc {
+                name: "drop",
+                doc: "not believed, nothing new, or the table was in use: the next large packet causes another",
+            },
         ],
         |build| {
             let state = network(build)?.reader();

@@ -67,7 +67,7 @@ pub struct Listening<A> {
 impl<A: Family> GroupsOf<A> {
     /// Sets the sources that `user` wants to hear of a group on an interface, beside the groups
     /// that the host's network joins; [`Filter::none`] takes it back. `user` is not 0. Heard from
-    /// the timer's next run on.
+    /// one of the timer's next runs on.
     ///
     /// # Errors
     /// [`GroupError`].

@@ -44,8 +44,8 @@ impl Paths {
     }
 
     /// Learns the path MTU from an ICMP error about a packet that was sent recently; `None`: it says nothing new, or it is
-    /// forged. Does not wait: while somebody else has the table, the error is as good as lost on its way, and the next large
-    /// packet causes another.
+    /// forged. Does not wait: while another worker learns, a timer forgets old entries or the control thread reads, the error
+    /// is as good as lost on its way, and the next large packet causes another.
     pub fn learn(&self, said: TooBig, link_mtu: u32, now: Nanos) -> Option<u32> {
         if !self.recent.sent(&said.packet, now) {
             return None;

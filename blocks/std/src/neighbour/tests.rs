@@ -12,6 +12,8 @@ use weever_net::dhcp4::Probing;
 use weever_net::iface::IfaceId;
 use weever_net::state::{NetConfig, StateError};
 
+use weever_wire::icmpv4::{IcmpRepr, unreachable};
+
 use crate::dhcp::Dhcp;
 use crate::host::{Neighbours, Neighbours6, Network, Paths, provide};
 use crate::igmp::Groups;
@@ -203,17 +205,33 @@ fn no_worker_waits_for_path_mtus() {
     host.turns();
     host.two.received();
     let paths = host.env.get::<Paths>().unwrap();
+    host.two.send(0, &[udp(5000, 7, &[0; 1472])]);
+    host.turns();
+    let long = host.two.received().into_iter().find(|frame| frame.len() == 1514).unwrap();
     while_taken(
         || paths.lock(),
         || {
             for _ in 0..100 {
                 host.turns();
             }
+            host.two.send(0, &[too_big(&long)]);
+            host.turns();
             host.two.send(0, &[udp(5000, 7, b"7")]);
             host.turns();
             assert_eq!(host.sent().0, b"7");
         },
     );
+    assert_eq!(paths.entries(), [], "the error is lost");
+    host.two.send(0, &[too_big(&long)]);
+    host.turns();
+    let known: Vec<_> = paths.entries().iter().map(|entry| (entry.dst, entry.mtu)).collect();
+    assert_eq!(known, [(PEER.into(), 1400)]);
+}
+
+/// "Fragmentation needed" about a frame that the host has sent.
+fn too_big(sent: &[u8]) -> Vec<u8> {
+    let code = unreachable::FRAGMENTATION_NEEDED;
+    icmp(HOST, IcmpRepr::Unreachable { code, mtu: 1400, quote: &sent[14..][..28] })
 }
 
 /// While the control thread lists DHCP clients, their timer does nothing, and a client sends its message later.
