@@ -8,10 +8,11 @@ use std::time::Duration;
 use weever_block::Env;
 use weever_models::{HostConfig, Service, host};
 use weever_net::addr::Cidr;
-use weever_net::dhcp4::Probing;
+use weever_net::dhcp4::{Probing, State};
 use weever_net::iface::IfaceId;
 use weever_net::state::{NetConfig, StateError};
 
+use weever_wire::dhcp4::{DhcpView, MessageType};
 use weever_wire::icmpv4::{IcmpRepr, unreachable};
 
 use crate::dhcp::Dhcp;
@@ -34,9 +35,13 @@ struct Host {
 
 impl Host {
     fn new() -> Host {
+        Host::with(&HostConfig::serving(Service::Echo, 7))
+    }
+
+    fn with(config: &HostConfig) -> Host {
         let env = Arc::new(env());
         provide(&env, host_state(), 0);
-        let graph = host(&HostConfig::serving(Service::Echo, 7)).unwrap();
+        let graph = host(config).unwrap();
         Host { two: TwoWorkers::new(graph, env.clone(), 2048, 1024), env, now: 0 }
     }
 
@@ -53,6 +58,20 @@ impl Host {
         while self.now < end {
             self.turns();
         }
+    }
+
+    /// Until a DHCP client sends a message of this kind: its transaction.
+    fn until_dhcp(&mut self, kind: MessageType) -> u32 {
+        let of = |frame: &Vec<u8>| {
+            let message = DhcpView::new(frame.get(42..)?).ok()?;
+            (message.message_type()? == kind).then(|| message.header().xid())
+        };
+        let mut looks = 0..MOST_LOOKS;
+        let found = looks.find_map(|_| {
+            self.turns();
+            self.two.received().iter().find_map(of)
+        });
+        found.expect("the client sends it")
     }
 
     /// Of the frames that were sent, the UDP payloads and how many were ARP's, by operation.
@@ -260,6 +279,39 @@ fn no_worker_waits_for_dhcp_clients() {
         host.two.received().iter().any(asks)
     });
     assert!(asked, "the client looks for a server");
+}
+
+/// While somebody else has the DHCP clients, a server's answer is lost, but no conflict about a probed address.
+#[test]
+fn no_worker_waits_for_dhcp_clients_with_a_packet_for_them() {
+    let offered = Ipv4Addr::new(10, 0, 0, 77);
+    let mut host = Host::with(&HostConfig::serving(Service::Echo, 7).with_dhcp());
+    host.two.send(0, &[arp_request(HOST)]);
+    let clients = host.env.get::<Dhcp>().unwrap();
+    clients.start(IfaceId(0), Probing::RFC5227);
+    let while_served = |host: &mut Host, frame: Vec<u8>| {
+        while_taken(
+            || clients.lock(),
+            || {
+                host.two.send(0, &[frame, udp(5000, 7, b"7")]);
+                host.turns();
+                assert_eq!(host.sent().0, b"7");
+            },
+        );
+    };
+    let answer = |kind, xid| dhcp_answer(kind, xid, offered, [255, 255, 255, 0]);
+    let xid = host.until_dhcp(MessageType::Discover);
+    while_served(&mut host, answer(MessageType::Offer, xid));
+    host.turns();
+    assert_eq!(clients.status()[0].state, State::Selecting, "the offer is lost");
+    let xid = host.until_dhcp(MessageType::Discover);
+    host.two.send(1, &[answer(MessageType::Offer, xid)]);
+    let xid = host.until_dhcp(MessageType::Request);
+    host.two.send(1, &[answer(MessageType::Ack, xid)]);
+    host.more_turns(100 * STEP);
+    assert_eq!(clients.status()[0].state, State::Probing);
+    while_served(&mut host, arp(2, (PEER_MAC, offered), (HOST_MAC, HOST)));
+    host.until_dhcp(MessageType::Decline);
 }
 
 /// The timers of neighbours and groups run at worker 0, which serves its queue meanwhile.

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use weever_wire::MacAddr;
 use weever_wire::arp::ArpRepr;
+use weever_wire::dhcp4::{CLIENT_PORT, DhcpOption, DhcpRepr, MessageType, SERVER_PORT, option};
 use weever_wire::ethernet::{EthernetRepr, ethertype};
 use weever_wire::icmpv4::IcmpRepr;
 use weever_wire::ipv4::{FLAG_DF, Ipv4Repr, protocol};
@@ -121,4 +122,23 @@ pub fn icmp(dst: Ipv4Addr, repr: IcmpRepr<'_>) -> Vec<u8> {
 /// A frame with an echo request from the peer.
 pub fn echo_request(ident: u16, seq: u16, data: &[u8]) -> Vec<u8> {
     icmp(HOST, IcmpRepr::EchoRequest { ident, seq, data })
+}
+
+/// A frame with the answer of a DHCP server, the peer: `your_ip` for ten minutes, with an MTU of 1400.
+pub fn dhcp_answer(kind: MessageType, xid: u32, your_ip: Ipv4Addr, mask: [u8; 4]) -> Vec<u8> {
+    let options = [
+        DhcpOption { code: option::SERVER_ID, data: &PEER.octets() },
+        DhcpOption { code: option::SUBNET_MASK, data: &mask },
+        DhcpOption { code: option::ROUTER, data: &PEER.octets() },
+        DhcpOption { code: option::LEASE_TIME, data: &600u32.to_be_bytes() },
+        DhcpOption { code: option::MTU, data: &1400u16.to_be_bytes() },
+    ];
+    let (secs, broadcast, client_ip) = (0, true, Ipv4Addr::UNSPECIFIED);
+    let (mac, options) = (HOST_MAC, &options);
+    let repr = DhcpRepr { kind, xid, secs, broadcast, client_ip, your_ip, mac, options };
+    let mut payload = vec![0; repr.buffer_len()];
+    repr.emit(&mut payload).expect("room was made");
+    let src = SocketAddrV4::new(PEER, SERVER_PORT);
+    let dst = SocketAddrV4::new(Ipv4Addr::BROADCAST, CLIENT_PORT);
+    ethernet(MacAddr::BROADCAST, PEER_MAC, ethertype::IPV4, &udp_datagram(src, dst, &payload))
 }

@@ -1,4 +1,4 @@
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use weever_blocks_std::dhcp::Dhcp;
@@ -12,7 +12,7 @@ use weever_net::iface::IfaceId;
 use weever_net::state::NetConfig;
 use weever_wire::MacAddr;
 use weever_wire::arp::{ArpView, op};
-use weever_wire::dhcp4::{DhcpOption, DhcpRepr, DhcpView, MessageType, collect, option};
+use weever_wire::dhcp4::{DhcpView, MessageType, collect, option};
 use weever_wire::ethernet::EthernetHeader;
 use weever_wire::ipv4::Ipv4View;
 use weever_wire::udp::UdpView;
@@ -108,23 +108,8 @@ impl Configured {
     }
 }
 
-/// The peer is the server: 10.0.0.2.
 fn reply(kind: MessageType, xid: u32, mask: [u8; 4]) -> Vec<u8> {
-    let options = [
-        DhcpOption { code: option::SERVER_ID, data: &PEER.octets() },
-        DhcpOption { code: option::SUBNET_MASK, data: &mask },
-        DhcpOption { code: option::ROUTER, data: &PEER.octets() },
-        DhcpOption { code: option::LEASE_TIME, data: &600u32.to_be_bytes() },
-        DhcpOption { code: option::MTU, data: &1400u16.to_be_bytes() },
-    ];
-    let (secs, broadcast, client_ip) = (0, true, Ipv4Addr::UNSPECIFIED);
-    let (your_ip, mac, options) = (OFFERED, HOST_MAC, &options);
-    let repr = DhcpRepr { kind, xid, secs, broadcast, client_ip, your_ip, mac, options };
-    let mut payload = vec![0; repr.buffer_len()];
-    repr.emit(&mut payload).unwrap();
-    let src = SocketAddrV4::new(PEER, SERVER_PORT);
-    let dst = SocketAddrV4::new(Ipv4Addr::BROADCAST, CLIENT_PORT);
-    ethernet(MacAddr::BROADCAST, PEER_MAC, 0x0800, &udp_datagram(src, dst, &payload))
+    dhcp_answer(kind, xid, OFFERED, mask)
 }
 
 #[test]
