@@ -44,11 +44,11 @@ pub(super) struct Program {
 
 /// Where the looks at datagrams are, if a program begins with them: each family's one after the other, each behind the
 /// first outcome of the one before. They are one function, in which no look has to be found, and what one has found the
-/// next one knows.
+/// next one knows. Graphs that were simplified may have one family only.
 #[derive(Clone, Copy, Debug)]
 struct Usual {
-    four: u16,
-    six: u16,
+    four: Option<u16>,
+    six: Option<u16>,
 }
 
 /// Tests of a node, and by port where the program goes on.
@@ -128,7 +128,8 @@ impl Usual {
             row.iter().enumerate().all(follows).then_some(at)
         };
         let [four, six, ..] = link.next;
-        Some(Usual { four: in_row(four, FOUR)?, six: in_row(six, SIX)? })
+        let usual = Usual { four: in_row(four, FOUR), six: in_row(six, SIX) };
+        (usual.four.is_some() || usual.six.is_some()).then_some(usual)
     }
 }
 
@@ -168,10 +169,14 @@ impl Program {
                 at
             }};
         }
-        let at = match seen.look(Look::Link, net) {
-            0 => looks!(usual.four, Ip4 Ends4 Whole4),
-            1 => looks!(usual.six, Ip6 Ends6 Upper6),
-            _ => return None,
+        let at = match (seen.look(Look::Link, net), usual) {
+            (0, Usual { four: Some(four), .. }) => looks!(four, Ip4 Ends4 Whole4),
+            (1, Usual { six: Some(six), .. }) => looks!(six, Ip6 Ends6 Upper6),
+            (outcome, _) => {
+                let (next, findings) = (self.next(self.first, outcome)?, seen.findings());
+                findings.record(packet);
+                return Some(next);
+            }
         };
         seen.findings().record(packet);
         self.next(at, Look::Udp.at(packet))
@@ -295,5 +300,30 @@ impl Shortcut for Executor {
                 ways.take(way, task);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The looks of `row` behind each other, and behind the last one a way.
+    fn in_row(row: [Look; 4]) -> Tree {
+        row.into_iter()
+            .rev()
+            .fold(Tree::Way(NodeWay::default()), |behind, look| Tree::Look(look, vec![behind]))
+    }
+
+    #[test]
+    fn looks_at_one_family_alone_are_one_function_too() {
+        let none = || Tree::Way(NodeWay::default());
+        let usual = |families| {
+            let (program, _) = Program::of(Tree::Look(Look::Link, families));
+            program.usual.map(|usual| (usual.four, usual.six))
+        };
+        assert_eq!(usual(vec![in_row(FOUR), in_row(SIX)]), Some((Some(1), Some(5))));
+        assert_eq!(usual(vec![in_row(FOUR), none()]), Some((Some(1), None)));
+        assert_eq!(usual(vec![none(), in_row(SIX)]), Some((None, Some(1))));
+        assert_eq!(usual(vec![none(), none()]), None);
     }
 }

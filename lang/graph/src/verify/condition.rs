@@ -19,58 +19,78 @@ const LAST_BIT: u32 = 127;
 type Clause = Vec<(NodeId, u128)>;
 
 /// A disjunction; without clauses it never holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Condition(Vec<Clause>);
+#[derive(Clone, Debug)]
+pub(crate) struct Condition {
+    clauses: Vec<Clause>,
+    /// What every clause implies. Most conditions that contradict each other do so here.
+    shared: Clause,
+}
 
 impl Condition {
     fn never() -> Condition {
-        Condition(Vec::new())
+        Condition { clauses: Vec::new(), shared: Vec::new() }
+    }
+
+    fn of(clause: Clause) -> Condition {
+        Condition { clauses: vec![clause.clone()], shared: clause }
     }
 
     fn always() -> Condition {
-        Condition(vec![Vec::new()])
+        Condition::of(Vec::new())
     }
 
     pub(crate) fn is_never(&self) -> bool {
-        self.0.is_empty()
+        self.clauses.is_empty()
     }
 
     /// Whether both can hold in one task, as far as the analysis can tell.
     pub(crate) fn compatible(&self, other: &Condition) -> bool {
-        self.0.iter().any(|a| other.0.iter().any(|b| agree(a, b)))
+        let mut candidates = self.clauses.iter().filter(|clause| agree(clause, &other.shared));
+        agree(&self.shared, &other.shared)
+            && candidates.any(|a| other.clauses.iter().any(|b| agree(a, b)))
     }
 
     fn or(mut self, other: Condition) -> Condition {
-        for clause in other.0 {
-            if !self.0.contains(&clause) {
-                self.0.push(clause);
+        if self.is_never() {
+            self.shared = other.shared;
+        } else if !other.is_never() {
+            self.shared = common(&self.shared, &other.shared);
+        }
+        for clause in other.clauses {
+            if !self.clauses.contains(&clause) {
+                self.clauses.push(clause);
             }
         }
-        if self.0.iter().any(Vec::is_empty) {
+        if self.clauses.iter().any(Vec::is_empty) {
             return Condition::always();
         }
-        if self.0.len() > MAX_CLAUSES { self.joined() } else { self }
+        if self.clauses.len() > MAX_CLAUSES { self.joined() } else { self }
     }
 
     fn and(&self, other: &Condition) -> Condition {
-        if self.0.len() * other.0.len() > MAX_CLAUSES {
+        if self.clauses.len() * other.clauses.len() > MAX_CLAUSES {
             return self.clone().joined().and_clauses(&other.clone().joined());
         }
         self.and_clauses(other)
     }
 
     fn and_clauses(&self, other: &Condition) -> Condition {
-        let pairs = self.0.iter().flat_map(|a| other.0.iter().map(move |b| (a, b)));
-        Condition(pairs.filter_map(|(a, b)| conjunction(a, b)).collect())
+        let Some(shared) = conjunction(&self.shared, &other.shared) else {
+            return Condition::never();
+        };
+        let pairs = self.clauses.iter().flat_map(|a| other.clauses.iter().map(move |b| (a, b)));
+        let clauses = pairs.filter_map(|(a, b)| conjunction(a, b)).collect();
+        Condition { clauses, shared }
     }
 
     fn joined(self) -> Condition {
-        Condition(self.0.into_iter().reduce(|a, b| common(&a, &b)).into_iter().collect())
+        let joined = self.clauses.into_iter().reduce(|a, b| common(&a, &b));
+        joined.map_or_else(Condition::never, Condition::of)
     }
 
     /// Forgets all but the latest `limit` facts of each clause.
     fn bounded(mut self, limit: usize) -> Condition {
-        for clause in &mut self.0 {
+        for clause in self.clauses.iter_mut().chain([&mut self.shared]) {
             if clause.len() > limit {
                 clause.drain(..clause.len() - limit);
             }
@@ -200,7 +220,7 @@ impl<'a> Conditions<'a> {
             return base.clone();
         }
         let fact = vec![(port.node, 1 << port.port.min(LAST_BIT))];
-        base.and_clauses(&Condition(vec![fact])).bounded(self.fact_limit)
+        base.and_clauses(&Condition::of(fact)).bounded(self.fact_limit)
     }
 
     fn any_of(&self, ports: &[PortId]) -> Condition {
