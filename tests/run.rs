@@ -17,6 +17,7 @@ mod run {
     mod runtimes;
     mod servers;
     mod services;
+    mod shortage;
     mod starting;
     mod trouble;
     mod undelivered;

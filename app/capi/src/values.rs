@@ -53,6 +53,7 @@ impl From<Error> for Failure {
             Error::WouldBlock | Error::TooSoon { .. } => libc::EAGAIN,
             Error::TooLong { .. } => libc::EMSGSIZE,
             Error::NoSocket => libc::EBADF,
+            Error::NoDescriptors => libc::EMFILE,
             Error::NoDestination => libc::EDESTADDRREQ,
             Error::System { source, .. } => source.raw_os_error(),
             _ => libc::EPROTO,

@@ -228,9 +228,10 @@ impl State {
         Ok(())
     }
 
-    /// After the stack has ended, opens on the next one what a set waits for; true if there is none yet.
+    /// After the stack has ended, or a queue could not be opened, opens what a set waits for; true if there is no queue
+    /// yet.
     pub(crate) fn revive(&mut self, epoll: c_int, index: u32) -> bool {
-        if !self.lost || self.inside {
+        if !self.looks_for_stack() {
             return false;
         }
         let Some(set) = self.sets.get(index) else { return false };

@@ -36,6 +36,7 @@ impl From<Error> for Failure {
             Error::TooLong { .. } => libc::EMSGSIZE,
             Error::NoDestination => libc::EDESTADDRREQ,
             Error::NoSocket => libc::EPIPE,
+            Error::NoDescriptors => libc::EMFILE,
             Error::System { source, .. } => source.raw_os_error(),
             _ => libc::ENETDOWN,
         })

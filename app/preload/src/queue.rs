@@ -2,15 +2,18 @@
 
 use std::sync::OnceLock;
 
+use weever_app_ring::ChannelError;
 use weever_app_sockets::control::Refusal;
 use weever_app_sockets::{AppQueue, Backend, Credential, Error, Process, QueueConfig};
 
+use crate::collect::LOOK;
 use crate::failure::{Answer, Failure};
 use crate::file::File;
 use crate::inside::{self, Unavailable};
 use crate::log;
 use crate::numbers::{self, Meaning};
 use crate::state::State;
+use crate::wait::Moment;
 
 /// The queue's configuration, as the environment says when the program starts: some clear it later.
 pub(crate) fn config() -> &'static QueueConfig {
@@ -58,6 +61,27 @@ fn means_nothing(error: &Error) -> bool {
     matches!(error, Error::NoStack { .. } | Error::Refused { kind: Refusal::Permission, .. })
 }
 
+/// Why there is no queue.
+struct Unopened {
+    why: String,
+    /// It may be there at another attempt.
+    may_pass: bool,
+}
+
+impl From<Error> for Unopened {
+    fn from(error: Error) -> Unopened {
+        let may_pass = matches!(
+            error,
+            Error::NoDescriptors
+                | Error::Disconnected
+                | Error::System { .. }
+                | Error::Channel(ChannelError::System { .. })
+                | Error::Refused { kind: Refusal::Limit | Refusal::Internal, .. }
+        );
+        Unopened { why: error.to_string(), may_pass }
+    }
+}
+
 impl State {
     /// The process' queue, opened if it is not there yet.
     pub(crate) fn need_queue(&mut self) -> Answer<&'static AppQueue> {
@@ -73,10 +97,13 @@ impl State {
             }
             return Err(Failure::Kernel);
         }
+        if self.failed.is_some_and(|since| since.elapsed() < LOOK) {
+            return Err(Failure::Kernel);
+        }
         let config = config();
         let opened = self
             .backend(config)
-            .and_then(|backend| AppQueue::over(backend, config).map_err(|error| error.to_string()));
+            .and_then(|backend| AppQueue::over(backend, config).map_err(Unopened::from));
         match opened {
             Ok(queue) => {
                 let queue: &'static AppQueue = Box::leak(Box::new(queue));
@@ -84,7 +111,7 @@ impl State {
                     numbers::set(fd, Some(Meaning::Internal));
                 }
                 (self.queue, self.inside) = (Some(queue), inside::is_chosen());
-                self.lost = false;
+                (self.lost, self.failed) = (false, None);
                 if self.inside {
                     // The stack resets what comes for a port without a listener: all of them are open before.
                     self.open_waiting();
@@ -94,8 +121,14 @@ impl State {
             }
             // The stack that was there may come back.
             Err(_) if self.lost && !inside::is_chosen() => Err(Failure::Kernel),
-            Err(error) => {
-                log::note(format_args!("sockets are the kernel's: {error}"));
+            Err(Unopened { why, may_pass: true }) => {
+                if self.failed.replace(Moment::now()).is_none() {
+                    log::note(format_args!("sockets are the kernel's until it can be had: {why}"));
+                }
+                Err(Failure::Kernel)
+            }
+            Err(Unopened { why, may_pass: false }) => {
+                log::note(format_args!("sockets are the kernel's: {why}"));
                 self.refused = true;
                 Err(Failure::Kernel)
             }
@@ -103,20 +136,19 @@ impl State {
     }
 
     /// The stack as a queue sees it.
-    fn backend(&mut self, config: &QueueConfig) -> Result<Box<dyn Backend>, String> {
+    fn backend(&mut self, config: &QueueConfig) -> Result<Box<dyn Backend>, Unopened> {
         if inside::is_chosen() {
             return inside::start(config).map_err(|Unavailable { why, in_use }| {
                 if !in_use {
                     self.give_back();
                 }
-                why
+                Unopened { why, may_pass: false }
             });
         }
         // The stack may have ended since.
         let reserved = self.reserved.take().filter(|process| process.is_there());
         let process = reserved.map_or_else(|| self.connect(), Ok);
-        let process = process.map_err(|error| error.to_string())?;
-        Ok(Box::new(process))
+        Ok(Box::new(process?))
     }
 
     /// The rights with which this process connects to the stack.
@@ -175,5 +207,10 @@ impl State {
     /// Whether the stack has ended and there is no other yet, which may come.
     pub(crate) fn awaits_stack(&self) -> bool {
         self.lost && !self.inside
+    }
+
+    /// Whether there is no queue, and threads that wait try to open one from time to time.
+    pub(crate) fn looks_for_stack(&self) -> bool {
+        self.awaits_stack() || self.failed.is_some()
     }
 }

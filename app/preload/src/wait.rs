@@ -159,7 +159,7 @@ fn sleep(mut held: Held, watch: Watch, kernel: &mut [pollfd], until: Until) -> A
     };
     let wake = held.wake().unwrap_or(-1);
     let end = held.queue.and_then(AppQueue::end_number).unwrap_or(-1);
-    let limit = match held.awaits_stack() {
+    let limit = match held.looks_for_stack() {
         true => Some(until.limit.map_or(LOOK, |limit| limit.min(LOOK))),
         false => until.limit,
     };

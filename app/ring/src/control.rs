@@ -310,6 +310,10 @@ pub enum Refusal {
     Internal,
 }
 
+/// What to do when no descriptors are free.
+pub const NO_DESCRIPTORS: &str = "no file descriptor is free for the application queue: raise the limit of open files \
+     (`ulimit -n`, `LimitNOFILE=` of a service), or close some";
+
 /// Why a message could not be sent or received.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -323,6 +327,10 @@ pub enum ControlError {
     /// A message is too long, or has too many descriptors.
     #[error("a message of more than {MAX_MESSAGE} bytes or {MAX_DESCRIPTORS} descriptors")]
     TooLong,
+    /// The descriptors that came with a message could not be taken: the process, or the system, has as many open as
+    /// it may.
+    #[error("{NO_DESCRIPTORS}")]
+    NoDescriptors,
     /// A system call failed.
     #[error("{call}: {source}")]
     System {
@@ -389,8 +397,8 @@ impl Connection {
     /// non-blocking.
     ///
     /// # Errors
-    /// Any. After [`ControlError::Malformed`] and [`ControlError::TooLong`] the next message can be
-    /// received.
+    /// Any. After [`ControlError::Malformed`], [`ControlError::TooLong`] and [`ControlError::NoDescriptors`] the next
+    /// message can be received.
     pub fn receive<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), ControlError> {
         self.receive_with(RecvFlags::CMSG_CLOEXEC)
     }
@@ -433,6 +441,10 @@ impl Connection {
         }
         if received.bytes == 0 {
             return Err(ControlError::Closed);
+        }
+        if received.flags.contains(ReturnFlags::CTRUNC) && descriptors.len() < MAX_DESCRIPTORS {
+            // There was room for more: the process could not have them.
+            return Err(ControlError::NoDescriptors);
         }
         if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
             return Err(ControlError::TooLong);

@@ -335,7 +335,12 @@ impl Serving {
                     gone = !goes_on;
                 }
                 Err(ControlError::System { source: Errno::AGAIN, .. }) => break,
-                Err(error @ (ControlError::Malformed(_) | ControlError::TooLong)) => {
+                // No request has descriptors: those that came all the same are dropped.
+                Err(
+                    error @ (ControlError::Malformed(_)
+                    | ControlError::TooLong
+                    | ControlError::NoDescriptors),
+                ) => {
                     gone = !application.is_admitted();
                     answers.push(refused(Refusal::Protocol, error.to_string()));
                 }

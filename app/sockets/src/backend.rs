@@ -92,7 +92,7 @@ impl Process {
     /// [`Error::NoStack`].
     pub fn connect(config: &QueueConfig) -> Result<Process, Error> {
         let control = Connection::connect(&config.path)
-            .map_err(|source| Error::NoStack { path: config.path.clone(), source })?;
+            .map_err(|source| Error::of_connecting(&config.path, source))?;
         Ok(Process { config: config.clone(), control })
     }
 
@@ -105,7 +105,7 @@ impl Process {
     pub fn present(config: &QueueConfig, credential: &Credential) -> Result<Process, Error> {
         let path = return_path(&config.path);
         let control =
-            Connection::connect(&path).map_err(|source| Error::NoStack { path, source })?;
+            Connection::connect(&path).map_err(|source| Error::of_connecting(&path, source))?;
         let mut process = Process { config: config.clone(), control };
         process.ask(&Request::Present { credential: *credential })?;
         Ok(process)

@@ -1,12 +1,12 @@
 //! Failures of an application's calls.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use weever_app_ring::ChannelError;
-use weever_app_ring::control::{ControlError, Refusal, Response};
+use weever_app_ring::control::{ControlError, NO_DESCRIPTORS, Refusal, Response};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +23,9 @@ pub enum Error {
         /// The system's error.
         source: ControlError,
     },
+    /// No file descriptor is free: of this process, or of the whole system.
+    #[error("{NO_DESCRIPTORS}")]
+    NoDescriptors,
     /// The stack has ended, or has closed this queue. [Reconnect](crate::AppQueue::reconnect) opens its sockets
     /// anew, once a stack serves applications there again.
     #[error("the stack has ended or closed the queue; reconnect once it is there again")]
@@ -75,6 +78,19 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Why no connection could be made to a stack at `path`.
+    pub(crate) fn of_connecting(path: &Path, source: ControlError) -> Error {
+        match Error::from(source) {
+            Error::System { call, source } => {
+                let source = ControlError::System { call, source };
+                Error::NoStack { path: path.to_owned(), source }
+            }
+            other => other,
+        }
+    }
+}
+
 impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         let kind = match &error {
@@ -101,6 +117,10 @@ impl From<ControlError> for Error {
     fn from(error: ControlError) -> Error {
         match error {
             ControlError::Closed => Error::Disconnected,
+            ControlError::NoDescriptors
+            | ControlError::System { source: Errno::MFILE | Errno::NFILE, .. } => {
+                Error::NoDescriptors
+            }
             ControlError::System { call, source } => Error::System { call, source },
             other => Error::Protocol(other.to_string()),
         }

@@ -41,7 +41,7 @@ impl Holder {
     fn ask(path: &Path, shown: Option<&Credential>, request: &Request) -> Result<Holder, Error> {
         let path = shown.map_or_else(|| path.to_owned(), |_| return_path(path));
         let connection =
-            Connection::connect(&path).map_err(|source| Error::NoStack { path, source })?;
+            Connection::connect(&path).map_err(|source| Error::of_connecting(&path, source))?;
         if let Some(&credential) = shown {
             ask(&connection, &Request::Present { credential })?;
         }

@@ -30,6 +30,7 @@ use crate::file::{File, Kind, Phase, Stream};
 use crate::numbers::{self, Meaning};
 use crate::set::Set;
 use crate::slab::Slab;
+use crate::wait::Moment;
 use crate::ways::Way;
 use crate::{deferred, log};
 
@@ -58,6 +59,8 @@ pub(crate) struct State {
     pub(crate) credential: Option<Credential>,
     /// The stack could not be reached: the program stays on the kernel.
     pub(crate) refused: bool,
+    /// When opening a queue failed last, if it did for a reason that may pass.
+    pub(crate) failed: Option<Moment>,
     /// The stack has ended, and there is no other yet.
     pub(crate) lost: bool,
     /// The stack is inside this process.
@@ -90,6 +93,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     reserved: None,
     credential: None,
     refused: false,
+    failed: None,
     lost: false,
     inside: false,
     owed: 0,
