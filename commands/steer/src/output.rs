@@ -11,7 +11,7 @@ use weever_plan::watch::FiveTuple;
 use weever_policy::policy::CheckedPolicy;
 use weever_steward::{Applied, Step};
 
-use crate::verify::Sheet;
+use crate::verify::{Sheet, Verdict};
 
 /// More flows are not shown one by one to people.
 const MAX_FLOWS: usize = 40;
@@ -87,10 +87,12 @@ impl Output {
         let mut lines = vec![format!("model {model}, driver {driver}, Linux {}", kernel.trim())];
         lines.extend(sheet.lines());
         self.event("sheet", &lines, || {
-            let passed = !sheet.has_failed();
             fields(json!({
                 "model": model, "driver": driver, "kernel": kernel.trim(),
-                "passed": passed, "left_out": sheet.left_out, "probes": sheet.value(),
+                "passed": sheet.has_passed(), "ended_early": sheet.ended_early,
+                "pass": sheet.total(Verdict::Pass), "fail": sheet.total(Verdict::Fail),
+                "not_told": sheet.total(Verdict::NotTold),
+                "left_out": sheet.left_out, "probes": sheet.value(),
             }))
         });
     }

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
 use nix::sys::signal::{SigSet, Signal};
 use weever_device::ethtool::KernelDriver;
 use weever_device::{claim, ifindex, model_of, name_of};
@@ -18,6 +20,10 @@ use weever_steward::{Applied, InitialPlan, Step, Steward, Target, TargetError, p
 use crate::output::Output;
 use crate::verify::{self, Peer};
 use crate::{SteerArgs, SteerError, setup};
+
+/// A link that is down for longer does not come back by itself.
+const CARRIER: Duration = Duration::from_secs(60);
+const CARRIER_PAUSE: Duration = Duration::from_millis(50);
 
 /// The device and the planned part of it: what a plan for another policy needs.
 struct Scene<'a> {
@@ -82,13 +88,22 @@ pub fn run(args: &SteerArgs) -> Result<ExitCode, SteerError> {
 /// Applies the plan, and steers until a signal comes.
 fn apply(
     scene: &Scene<'_>,
-    planned: InitialPlan,
-    target: Box<dyn Target>,
+    mut planned: InitialPlan,
+    mut target: Box<dyn Target>,
 ) -> Result<ExitCode, SteerError> {
     let Scene { args, out, .. } = *scene;
+    let flows = planned.packets().to_vec();
+    if args.verify.is_some() {
+        if !verify::has_probes(&flows) {
+            let why =
+                "nothing to verify: give flows of IP with --flows, whose frames the peer sends";
+            return Err(SteerError::Usage(why.into()));
+        }
+        // A device without counters is left as it is.
+        target.arrivals(planned.search())?;
+    }
     // Before anything is changed, since it waits for a person.
     let peer = args.verify.map(|at| accept(at, out)).transpose()?;
-    let flows = planned.packets().to_vec();
     let ending = StopFlag::watch()?;
     let started = Steward::start(&args.dev, planned, target, setup::settings(args));
     let (mut steward, applied) = started.map_err(unsatisfied)?;
@@ -119,7 +134,7 @@ fn accept(at: SocketAddr, out: Output) -> Result<Peer, SteerError> {
     })
 }
 
-/// Compares the plan with where probes arrive; the exit status is not 0 if one arrived elsewhere.
+/// Compares the plan with where probes arrive; the exit status is 0 only if the sheet shows that it is right.
 fn verified(
     scene: &Scene<'_>,
     ending: &StopFlag,
@@ -133,9 +148,30 @@ fn verified(
         interface.map_err(|error| SteerError::Peer(error.to_string()))?;
     let patience = Duration::from_secs(args.patience);
     let ends = || ending.within(Duration::ZERO);
+    wait_for_carrier(args, ending)?;
     let sheet = verify::verify(steward, flows, &mut peer, mac, patience, &ends)?;
     out.sheet(&sheet, model, &driver);
-    Ok(if sheet.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if sheet.has_passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Drivers may take the link down for a change.
+fn wait_for_carrier(args: &SteerArgs, ending: &StopFlag) -> Result<(), SteerError> {
+    let start = Instant::now();
+    loop {
+        let mut addresses = getifaddrs().map_err(|error| SteerError::Peer(error.to_string()))?;
+        let has_carrier = addresses.any(|address| {
+            address.interface_name == args.dev
+                && address.flags.contains(InterfaceFlags::IFF_RUNNING)
+        });
+        if has_carrier || ending.within(CARRIER_PAUSE) {
+            return Ok(());
+        }
+        if start.elapsed() > CARRIER {
+            let seconds = CARRIER.as_secs();
+            let why = format!("{} has had no carrier for {seconds} s since its change", args.dev);
+            return Err(SteerError::Peer(why));
+        }
+    }
 }
 
 /// Runs the steward until a signal comes.

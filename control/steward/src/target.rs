@@ -137,6 +137,8 @@ pub struct Arrivals {
     pub spread: u64,
     /// Those that a filter dropped, if the device counts them.
     pub dropped: u64,
+    /// Whether it counts those that a filter dropped.
+    pub counts_drops: bool,
 }
 
 /// The changes made to a device.

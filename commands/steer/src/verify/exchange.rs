@@ -5,11 +5,14 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use weever_link_sys::packet::{PacketSocket, Protocol};
 
+use super::SENDER;
+use super::frame::{SERVICE_TAG, TAG};
 use crate::SteerError;
 
 /// An end that says nothing for so long is gone.
@@ -17,7 +20,11 @@ const SILENCE: Duration = Duration::from_secs(120);
 /// No line is longer.
 const LINE: u64 = 16 << 10;
 /// No probe has more frames.
-const MOST: u64 = 100_000;
+const MOST: u64 = 1000;
+/// Lengths of frames without their check.
+const LENGTHS: RangeInclusive<usize> = 60..=1514;
+/// More of the peer's words are not shown.
+const WORDS: usize = 200;
 
 /// Something that sends frames to the device.
 pub(crate) trait Prober {
@@ -52,8 +59,13 @@ impl Prober for Peer {
             answer.ok_or_else(|| SteerError::Peer("the peer has ended the connection".into()))?;
         match (answer["sent"].as_u64(), answer["error"].as_str()) {
             (Some(sent), _) if sent == u64::from(count) => Ok(()),
-            (_, Some(error)) => Err(SteerError::Peer(format!("the peer cannot send: {error}"))),
-            _ => Err(SteerError::Peer(format!("the peer's answer makes no sense: {answer}"))),
+            (_, Some(error)) => {
+                Err(SteerError::Peer(format!("the peer cannot send: {}", shown(error))))
+            }
+            _ => {
+                let answer = shown(&answer.to_string());
+                Err(SteerError::Peer(format!("the peer's answer makes no sense: {answer}")))
+            }
         }
     }
 }
@@ -66,20 +78,46 @@ pub(crate) fn serve(device: &str, to: SocketAddr) -> Result<(), SteerError> {
     let stream = TcpStream::connect(to)
         .map_err(|e| SteerError::Peer(format!("nobody verifies at {to}: {e}")))?;
     let mut stream = BufReader::new(stream);
+    let mut station = None;
     while let Some(asked) = hear(&mut stream)? {
-        let answer = match probe(&asked) {
-            Some((frame, count)) => match (0..count).try_for_each(|_| socket.send(&frame)) {
-                Ok(()) => json!({ "sent": count }),
-                Err(error) => json!({ "error": format!("{device}: {error}") }),
-            },
-            None => json!({ "error": "that is no probe" }),
+        let Some((frame, count)) = probe(&asked).filter(|(frame, _)| is_probe(frame, &mut station))
+        else {
+            say(stream.get_mut(), &json!({ "error": "that is no probe" }))?;
+            let why = format!("{to} asked for frames that are no probes; none of them was sent");
+            return Err(SteerError::Peer(why));
+        };
+        let answer = match (0..count).try_for_each(|_| socket.send(&frame)) {
+            Ok(()) => json!({ "sent": count }),
+            Err(error) => json!({ "error": format!("{device}: {error}") }),
         };
         say(stream.get_mut(), &answer)?;
     }
     Ok(())
 }
 
-fn probe(asked: &Value) -> Option<(Vec<u8>, u64)> {
+/// Whether it is a frame as [`super::Frame::octets`] makes them. `station` is the one destination of all, which the first
+/// frame decides.
+pub(super) fn is_probe(frame: &[u8], station: &mut Option<[u8; 6]>) -> bool {
+    let Some(to) = frame.first_chunk::<6>().filter(|_| LENGTHS.contains(&frame.len())) else {
+        return false;
+    };
+    let kind_at = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    let is_tag = |kind| kind == TAG || kind == SERVICE_TAG;
+    let tags = (0..2).take_while(|tag| is_tag(kind_at(12 + 4 * tag))).count();
+    let is_unicast = to[0] & 1 == 0 && *to != [0; 6];
+    is_unicast
+        && frame[6..12] == SENDER
+        && [0x0800, 0x86dd].contains(&kind_at(12 + 4 * tags))
+        && *station.get_or_insert(*to) == *to
+}
+
+/// The peer's words for a terminal.
+pub(super) fn shown(words: &str) -> String {
+    let start: String = words.chars().take(WORDS).collect();
+    format!("{start:?}")
+}
+
+pub(super) fn probe(asked: &Value) -> Option<(Vec<u8>, u64)> {
     let text = asked["frame"].as_str()?;
     let count = asked["count"].as_u64().filter(|count| *count <= MOST)?;
     let octet = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();

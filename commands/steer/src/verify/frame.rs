@@ -18,8 +18,8 @@ const FLAGS: [u8; 3] = [0x10, 0x02, 0x12];
 const ADDRESSES: [[u128; 2]; 2] =
     [[0xc000_0201, 0xc633_6401], [0x2001_0db8 << 96 | 1, 0x2001_0db8 << 96 | 2]];
 const PORTS: [u16; 2] = [49_999, 49_998];
-const TAG: u16 = 0x8100;
-const SERVICE_TAG: u16 = 0x88a8;
+pub(crate) const TAG: u16 = 0x8100;
+pub(crate) const SERVICE_TAG: u16 = 0x88a8;
 /// Octets behind the header of a transport.
 const DATA: usize = 40;
 
@@ -46,9 +46,12 @@ pub(crate) struct Frame {
 /// What is made of a flow's frame; nothing where it makes no sense.
 type Neighbour = fn(&Frame) -> Option<Frame>;
 
+/// The kind of the frames of a flow itself.
+pub(crate) const FLOW: &str = "flow";
+
 /// The kinds of probes, by their names.
 pub(crate) const KINDS: [(&str, Neighbour); 12] = [
-    ("flow", |frame| Some(frame.clone())),
+    (FLOW, |frame| Some(frame.clone())),
     ("other source port", |frame| frame.has_ports().then(|| frame.with_port(0))),
     ("other destination port", |frame| frame.has_ports().then(|| frame.with_port(1))),
     ("other protocol", |frame| match frame.protocol {

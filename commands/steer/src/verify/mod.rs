@@ -19,7 +19,7 @@ use weever_plan::nic::Nic;
 use weever_steward::{Arrivals, Steward};
 
 pub(crate) use exchange::{Peer, Prober, serve};
-use frame::{Frame, KINDS};
+use frame::{FLOW, Frame, KINDS};
 
 use crate::SteerError;
 
@@ -94,6 +94,8 @@ pub(crate) struct Row {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sheet {
     pub(crate) rows: Vec<Row>,
+    /// Whether a signal came before all were done.
+    pub(crate) ended_early: bool,
     /// Flows without probes: they are not of IP, or there are too many.
     pub(crate) left_out: usize,
 }
@@ -108,11 +110,13 @@ pub(crate) fn verify(
     patience: Duration,
     ends: &dyn Fn() -> bool,
 ) -> Result<Sheet, SteerError> {
-    let frames: Vec<Frame> = flows.iter().filter_map(Frame::of).take(MAX_FLOWS).collect();
-    let mut sheet = Sheet { rows: Vec::new(), left_out: flows.len() - frames.len() };
+    let frames = frames_of(flows);
+    let left_out = flows.len() - frames.len();
+    let mut sheet = Sheet { left_out, ..Sheet::default() };
     for (frame, (kind, neighbour)) in frames.iter().flat_map(|f| KINDS.map(|kind| (f, kind))) {
         let Some(probe) = neighbour(frame) else { continue };
         if ends() {
+            sheet.ended_early = true;
             break;
         }
         let before = steward.arrivals()?;
@@ -122,7 +126,19 @@ pub(crate) fn verify(
         let verdict = judge(expected.as_ref(), &arrived);
         sheet.rows.push(Row { kind, frame: probe.to_string(), expected, arrived, verdict });
     }
+    if !steward.arrivals()?.counts_drops {
+        sheet.judge_drops();
+    }
     Ok(sheet)
+}
+
+/// Whether any of the flows has a frame that can be sent.
+pub(crate) fn has_probes(flows: &[Conj]) -> bool {
+    flows.iter().any(|flow| Frame::of(flow).is_some())
+}
+
+fn frames_of(flows: &[Conj]) -> Vec<Frame> {
+    flows.iter().filter_map(Frame::of).take(MAX_FLOWS).collect()
 }
 
 /// Waits until a counter has risen by enough.
@@ -191,17 +207,46 @@ fn judge(expected: Option<&Expected>, arrived: &Arrival) -> Verdict {
         Arrival::Queue(queue) => expected.queues.contains(queue),
         Arrival::Spread => expected.is_spread,
         Arrival::Dropped => expected.dropped,
-        // They may also be lost on the way, or dropped for their tag or address.
-        Arrival::Nowhere if expected.dropped && expected.queues.is_empty() => true,
+        // They may also be lost on the way, or dropped for their tag or address: see `judge_drops`.
         Arrival::Nowhere | Arrival::Unclear => return Verdict::NotTold,
     };
     if as_planned { Verdict::Pass } else { Verdict::Fail }
 }
 
 impl Sheet {
-    /// Whether a probe arrived elsewhere than the plan says.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.rows.iter().any(|row| row.verdict == Verdict::Fail)
+    /// Whether the sheet shows that the plan is right: all probes were sent, none arrived elsewhere than planned, and
+    /// those of the flows themselves arrived as planned.
+    pub(crate) fn has_passed(&self) -> bool {
+        let mut flows = self.rows.iter().filter(|row| row.kind == FLOW).peekable();
+        !self.ended_early
+            && self.total(Verdict::Fail) == 0
+            && flows.peek().is_some()
+            && flows.all(|row| row.verdict == Verdict::Pass)
+    }
+
+    /// Judges probes that a filter was to drop and that arrived nowhere, where drops are not counted. That they are
+    /// dropped only shows if frames reach the device at that time: of the probes that are not to be dropped, one before
+    /// and one after have to arrive; on one side there may be none of them.
+    fn judge_drops(&mut self) {
+        let arrives = |row: &Row| matches!(row.arrived, Arrival::Queue(_) | Arrival::Spread);
+        let is_kept = |row: &&Row| row.expected.as_ref().is_some_and(|e| !e.dropped);
+        for at in 0..self.rows.len() {
+            let [before, after] = [&self.rows[..at], &self.rows[at + 1..]].map(|side| {
+                let kept = side.iter().filter(is_kept);
+                (kept.clone().next().is_none(), kept.clone().any(arrives))
+            });
+            let is_shown = (before.1 || after.1) && [before, after].iter().all(|s| s.0 || s.1);
+            let row = &mut self.rows[at];
+            let is_drop = row.expected.as_ref().is_some_and(|e| e.dropped && e.queues.is_empty());
+            if is_drop && is_shown && row.arrived == Arrival::Nowhere {
+                row.verdict = Verdict::Pass;
+            }
+        }
+    }
+
+    /// The number of probes with this verdict.
+    pub(crate) fn total(&self, verdict: Verdict) -> usize {
+        self.rows.iter().filter(|row| row.verdict == verdict).count()
     }
 
     fn count(&self, kind: &str, verdict: Verdict) -> usize {
@@ -225,6 +270,13 @@ impl Sheet {
         if self.left_out > 0 {
             lines.push(format!("flows without probes: {}", self.left_out));
         }
+        if self.ended_early {
+            lines.push("ended before all probes were sent".into());
+        }
+        let result = if self.has_passed() { "passed" } else { "not passed" };
+        let [pass, fail, not_told] =
+            [Verdict::Pass, Verdict::Fail, Verdict::NotTold].map(|verdict| self.total(verdict));
+        lines.push(format!("{result}: {pass} pass, {fail} fail, {not_told} not told in all"));
         lines
     }
 

@@ -19,7 +19,11 @@ const FLOWS: &str = "udp 10.0.0.1:5001 -> 10.0.0.2:7001\ntcp 10.0.0.3:9 -> 10.0.
 
 /// Puts frames onto the simulated device. Frames of several forms are left to the hash: what a NIC does with them
 /// is not of interest here.
-struct Cable(SharedDevice);
+struct Cable {
+    device: SharedDevice,
+    /// Probes that come through before the cable is pulled out.
+    left: usize,
+}
 
 impl Prober for Cable {
     fn send(&mut self, frame: &[u8], count: u32) -> Result<(), SteerError> {
@@ -50,33 +54,51 @@ impl Prober for Cable {
             }
         }
         let packet = Packet { field: &field, forms };
-        let mut device = self.0.lock();
+        if self.left == 0 {
+            return Ok(());
+        }
+        self.left -= 1;
+        let mut device = self.device.lock();
         (0..count).for_each(|_| device.receive(&packet, 3));
         Ok(())
     }
 }
 
 fn sheet(model: &str, profile: Profile, misdirects: Option<u32>) -> Sheet {
+    let lets_go_on = || false;
+    sheet_of(POLICY, (model, profile), misdirects, usize::MAX, &lets_go_on)
+}
+
+fn sheet_of(
+    policy: &str,
+    (model, profile): (&str, Profile),
+    misdirects: Option<u32>,
+    left: usize,
+    ends: &dyn Fn() -> bool,
+) -> Sheet {
     let nic = Nic::linux_of(&weever_models::nic(model).unwrap()).unwrap();
     let nic = nic.with_queues(4).unwrap();
     let mut device = Simulated::new("sim0", 4, 2048);
     (device.profile, device.chooses) = (Some(profile), profile == Profile::Mlx5);
     device.misdirects = misdirects;
     let device = SharedDevice::new(device);
-    let folder = std::env::temp_dir()
-        .join(format!("weever-verify-{}-{model}-{misdirects:?}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!(
+        "weever-verify-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    ));
     let file = StateFile::of(&folder, 1).unwrap();
     let steering = NicSteering::new(Box::new(device.clone()), file).unwrap();
     let target = NicTarget::new(SharedNicSteering::new(steering), None, false);
-    let policy = weever_policy::policy::parse(POLICY).unwrap();
+    let policy = weever_policy::policy::parse(policy).unwrap();
     let flows = weever_policy::flows::parse(FLOWS.as_bytes()).flows;
     let flows = flows.into_iter().map(|flow| (Origin::File, flow));
     let (planned, _) = InitialPlan::new(policy, flows, nic, Options::default(), None);
     let packets = planned.packets().to_vec();
     let settings = Settings::default();
     let (mut steward, _) = Steward::start("sim0", planned, Box::new(target), settings).unwrap();
-    let (mut cable, ends) = (Cable(device), || false);
-    let sheet = verify(&mut steward, &packets, &mut cable, [2; 6], Duration::ZERO, &ends).unwrap();
+    let mut cable = Cable { device, left };
+    let sheet = verify(&mut steward, &packets, &mut cable, [2; 6], Duration::ZERO, ends).unwrap();
     steward.finish().unwrap();
     drop(std::fs::remove_dir_all(folder));
     sheet
@@ -91,16 +113,79 @@ fn drivers_that_do_as_planned_pass_and_one_that_does_not_fails() {
         ("connectx5", Profile::Mlx5),
     ] {
         let honest = sheet(model, profile, None);
-        assert!(!honest.has_failed(), "{model}: {:#?}", honest.lines());
+        assert!(honest.has_passed(), "{model}: {:#?}", honest.lines());
         assert!(honest.count("flow", Verdict::Pass) == 2, "{model}: {:#?}", honest.lines());
         assert_eq!(honest.left_out, 0);
         let planned = honest.rows.iter().find(|row| row.kind == "flow").unwrap();
         let Expected { queues, .. } = planned.expected.as_ref().unwrap();
         let elsewhere = (0..4).find(|queue| !queues.contains(queue)).unwrap();
         let lies = sheet(model, profile, Some(elsewhere));
-        assert!(lies.has_failed(), "{model}: {:#?}", lies.lines());
+        assert!(!lies.has_passed(), "{model}: {:#?}", lies.lines());
         let failed = lies.rows.iter().find(|row| row.verdict == Verdict::Fail).unwrap();
         assert_eq!(failed.arrived, Arrival::Queue(elsewhere), "{model}");
         assert!(lies.lines().iter().any(|line| line.contains("fail: udp 10.0.0.1:5001")));
     }
+}
+
+const DROPS: &str = "[[class]]\nname = \"bad\"\nmatch = \"udp dst port 7001\"\ndrop = true\n";
+
+#[test]
+fn a_sheet_that_shows_nothing_does_not_pass() {
+    let nic = ("82599", Profile::Ixgbe);
+    let silent = sheet_of(POLICY, nic, None, 0, &|| false);
+    assert!(silent.total(Verdict::Fail) == 0 && !silent.has_passed(), "{:#?}", silent.lines());
+    assert!(!Sheet::default().has_passed());
+    let asked = std::cell::Cell::new(0);
+    let ends = || asked.replace(asked.get() + 1) >= 2;
+    let ended = sheet_of(POLICY, nic, None, usize::MAX, &ends);
+    assert!(ended.ended_early && !ended.has_passed(), "{:#?}", ended.lines());
+    assert_eq!(ended.total(Verdict::Pass), 2);
+}
+
+#[test]
+fn a_drop_passes_only_between_frames_that_arrive() {
+    let nic = ("82599", Profile::Ixgbe);
+    let whole = sheet_of(DROPS, nic, None, usize::MAX, &|| false);
+    assert!(whole.has_passed(), "{:#?}", whole.lines());
+    let is_drop = |row: &&Row| row.expected.as_ref().is_some_and(|e| e.queues.is_empty());
+    let first = whole.rows.iter().find(is_drop).unwrap();
+    assert_eq!((first.kind, first.verdict), (FLOW, Verdict::Pass));
+    for left in [0, 1] {
+        let pulled = sheet_of(DROPS, nic, None, left, &|| false);
+        assert!(pulled.rows.iter().filter(is_drop).all(|row| row.verdict == Verdict::NotTold));
+        assert!(!pulled.has_passed(), "{:#?}", pulled.lines());
+    }
+}
+
+#[test]
+fn only_probes_are_sent_and_only_to_one_station() {
+    let flow = &weever_policy::flows::parse(FLOWS.as_bytes()).flows[0].parts[0];
+    let frame = Frame::of(flow).unwrap();
+    let mut station = None;
+    for (kind, neighbour) in KINDS {
+        let Some(probe) = neighbour(&frame) else { continue };
+        assert!(exchange::is_probe(&probe.octets([2; 6], SENDER), &mut station), "{kind}");
+    }
+    assert_eq!(station, Some([2; 6]));
+    let good = frame.octets([2; 6], SENDER);
+    let with = |at: usize, octet: u8| {
+        let mut frame = good.clone();
+        frame[at] = octet;
+        frame
+    };
+    let long = [&good[..], &[0; 1500]].concat();
+    let arp = [&good[..12], &[0x08, 0x06], &good[14..]].concat();
+    for wrong in [with(0, 3), with(5, 3), with(11, 9), arp, good[..59].to_vec(), long] {
+        assert!(!exchange::is_probe(&wrong, &mut Some([2; 6])), "{wrong:?}");
+    }
+    assert!(!exchange::is_probe(&frame.octets([0xff; 6], SENDER), &mut None));
+    let asked = |count: u64| exchange::probe(&json!({ "frame": "00ff", "count": count }));
+    assert_eq!(asked(1000), Some((vec![0, 255], 1000)));
+    assert_eq!(asked(1001), None);
+}
+
+#[test]
+fn words_of_the_peer_are_harmless_on_a_terminal() {
+    assert_eq!(exchange::shown("no\x1b[2J"), "\"no\\u{1b}[2J\"");
+    assert_eq!(exchange::shown(&"a".repeat(9000)).len(), 202);
 }

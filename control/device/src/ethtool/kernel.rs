@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use weever_graph::nic::FlowType;
 
 use super::layout::{NTUPLE, channels, command, driver, put_u32, put_u64, rules, spec, spreading};
-use super::layout::{strings, u32_at, u64_at};
+use super::layout::{statistics, strings, u32_at, u64_at};
 use super::matching::hash_number_of;
 use super::received::by_queue;
 use super::{Channels, Driver, EthtoolError, HashFields, Identity, RuleSpec, Spreading, TableSize};
@@ -17,6 +17,8 @@ const SIOCGIFNAME: libc::c_ulong = 0x8910;
 const SOCKET_FLOWS: &str = "/proc/sys/net/core/rps_sock_flow_entries";
 /// No table of rules or of spreading has more entries; larger answers are a driver's mistake.
 const MOST: u32 = 1 << 20;
+/// Room for items that come in addition to twice the expected number.
+const SLACK: usize = 4096;
 
 /// A device of the network namespace in which the calling thread was when it was opened. It stays the
 /// same device when it is renamed, or when another one gets its name.
@@ -73,7 +75,9 @@ impl KernelDriver {
         let mut request = self.request()?;
         request.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
         // SAFETY: `request` is live, and so is the buffer that it points to; every caller here makes it
-        // large enough for the kernel's answer to the command that stands in it.
+        // large enough for the kernel's answer to the command that stands in it. For texts and statistics, old
+        // kernels write as many items as the driver has at that moment, whatever the buffer says: what remains is
+        // that a driver gets more than [`with_slack`] leaves room for between two calls.
         let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL, &mut request) };
         match result {
             0.. => Ok(()),
@@ -114,11 +118,15 @@ impl KernelDriver {
         if count > most {
             return Err(self.nonsense(what));
         }
-        let mut texts = vec![0; strings::TEXTS + strings::TEXT * count as usize];
+        let mut texts = with_slack(strings::TEXTS, strings::TEXT, count);
         put_u32(&mut texts, 0, command::GET_STRINGS);
         put_u32(&mut texts, strings::SET, set);
         put_u32(&mut texts, strings::COUNT, count);
         self.call(&mut texts, what)?;
+        if u32_at(&texts, strings::COUNT) != count {
+            return Err(self.nonsense(what));
+        }
+        texts.truncate(strings::TEXTS + strings::TEXT * count as usize);
         Ok(Some(texts.split_off(strings::TEXTS)))
     }
 
@@ -210,13 +218,17 @@ impl Driver for KernelDriver {
         let what = "count the frames of each receive queue";
         let texts = self.texts(strings::STATISTICS, MOST, what)?.unwrap_or_default();
         let count = texts.len() / strings::TEXT;
-        let mut values = vec![0; 8 + 8 * count];
+        let mut values = with_slack(statistics::VALUES, statistics::VALUE, count as u32);
         put_u32(&mut values, 0, command::GET_STATISTICS);
-        put_u32(&mut values, 4, count as u32);
+        put_u32(&mut values, statistics::COUNT, count as u32);
         self.call(&mut values, what)?;
+        if u32_at(&values, statistics::COUNT) != count as u32 {
+            return Err(self.nonsense(what));
+        }
         let names =
             texts.chunks(strings::TEXT).map(|text| String::from_utf8_lossy(before_zero(text)));
-        let named = names.zip((0..count).map(|i| u64_at(&values, 8 + 8 * i)));
+        let value = |i| u64_at(&values, statistics::VALUES + statistics::VALUE * i);
+        let named = names.zip((0..count).map(value));
         by_queue(named).ok_or_else(|| EthtoolError::Unsupported {
             device: self.device.clone(),
             what: what.into(),
@@ -375,6 +387,12 @@ pub(super) fn spreading_request(
     table.unwrap_or_default().iter().for_each(|queue| buffer.extend(queue.to_ne_bytes()));
     buffer.extend(key.unwrap_or_default());
     buffer
+}
+
+/// A buffer for `count` items behind a head, and for more: kernels before "ethtool: Avoid overflowing userspace buffer on
+/// stats query" write their own number of items, which may have grown since they were asked for it.
+pub(super) fn with_slack(head: usize, item: usize, count: u32) -> Vec<u8> {
+    vec![0; head + item * (2 * count as usize + SLACK)]
 }
 
 /// A text in a field of fixed size.

@@ -43,6 +43,13 @@ pub(super) mod strings {
     pub(crate) const TEXT: usize = 32;
 }
 
+/// `struct ethtool_stats`.
+pub(super) mod statistics {
+    pub(crate) const COUNT: usize = 4;
+    pub(crate) const VALUES: usize = 8;
+    pub(crate) const VALUE: usize = 8;
+}
+
 /// `struct ethtool_rxnfc`.
 pub(super) mod rules {
     pub(crate) const FLOW_TYPE: usize = 4;
