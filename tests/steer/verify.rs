@@ -49,6 +49,27 @@ fn a_plan_is_verified_by_probes_of_a_peer() {
     }
 }
 
+/// The peer's frames leave by a device that nobody cabled: the sheet shows nothing, which is no pass.
+#[test]
+fn a_plan_whose_probes_arrive_nowhere_has_not_passed() {
+    require_net_admin!();
+    let (net, files) = (net(), Files::new());
+    let policy = files.write("policy.toml", POLICY);
+    let flows = files.write("flows", FLOWS);
+    let device = ["--dev", "right0", "--policy", &policy, "--flows", &flows, "--queues", "2"];
+    let how = ["--verify", "10.77.0.2:0", "--patience", "0"];
+    let mut steering = Steering::spawn(&net, &[&device[..], &how].concat());
+    let waiting = steering.wait_for("--probe-from");
+    let at = waiting.split("--to ").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
+    let peer = ["--probe-from", "lo", "--to", at];
+    let Output { status, stderr, .. } = net.left.run(|| command(&peer).output().unwrap());
+    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    steering.wait_for("not passed: 0 pass, 0 fail");
+    steering.wait_for("the program is gone");
+    let (status, errors) = steering.ended();
+    assert_eq!(status.code(), Some(1), "{errors}");
+}
+
 #[test]
 fn a_peer_without_a_counterpart_says_so() {
     require_net_admin!();

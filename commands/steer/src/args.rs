@@ -31,9 +31,9 @@ impl From<Mode> for ProgramMode {
 /// Steers flows of the kernel's stack to queues by a policy, with the NIC's filters or with a program that
 /// weever generates.
 ///
-/// Without --apply it only shows the changes. With --apply it runs until Ctrl-C, then restores the
-/// device. The exit status is 1 if the policy cannot be satisfied or something failed, and 2 if a file is
-/// wrong; nothing is changed in these cases.
+/// Without --apply or --verify it only shows the changes. With --apply it runs until Ctrl-C, then restores the
+/// device. The exit status is 2 if a file is wrong, and 1 if the policy cannot be satisfied or something failed; the
+/// device is then as it was found. It is also 1 if --verify does not show that the plan is right.
 #[derive(Args, Clone, Debug)]
 pub struct SteerArgs {
     /// The device.

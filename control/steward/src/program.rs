@@ -176,7 +176,7 @@ impl Target for ProgramTarget {
     }
 
     fn arrivals(&mut self, search: &Search) -> Result<Arrivals, TargetError> {
-        let mut arrivals = Arrivals { counts_drops: true, ..Arrivals::default() };
+        let mut arrivals = Arrivals { counts_by_filter: true, ..Arrivals::default() };
         arrivals.queues.resize(search.nic().queues.hi as usize + 1, 0);
         let Some(steering) = &self.steering else { return Ok(arrivals) };
         arrivals.spread = steering.missed()?;

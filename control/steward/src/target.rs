@@ -137,8 +137,8 @@ pub struct Arrivals {
     pub spread: u64,
     /// Those that a filter dropped, if the device counts them.
     pub dropped: u64,
-    /// Whether it counts those that a filter dropped.
-    pub counts_drops: bool,
+    /// Whether it counts those that a filter dropped, and those that none took, apart.
+    pub counts_by_filter: bool,
 }
 
 /// The changes made to a device.

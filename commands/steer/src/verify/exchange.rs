@@ -1,24 +1,33 @@
 //! The two ends of a verification: one asks for frames, the other sends them.
 //!
-//! They talk over a TCP connection of the kernel's, a JSON object a line: `{"frame": "hexadecimal", "count": 400}`
-//! and `{"sent": 400}` or `{"error": "why"}`. The end of the connection is the end of the work.
+//! They talk over a TCP connection of the kernel's, a JSON object a line: the sender's first words are
+//! `{"prober": 1}`; then it gets `{"frame": "hexadecimal", "count": 400}` and answers `{"sent": 400}` or
+//! `{"error": "why"}`. The end of the connection is the end of the work.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::{Value, json};
 use weever_link_sys::packet::{PacketSocket, Protocol};
 
-use super::SENDER;
-use super::frame::{SERVICE_TAG, TAG};
+use super::frame::{SENDER, SERVICE_TAG, TAG};
 use crate::SteerError;
 
-/// An end that says nothing for so long is gone.
+/// A sender whose answer takes longer is gone.
 const SILENCE: Duration = Duration::from_secs(120);
+/// Whoever connects says within this time that it is a sender.
+const GREETING: Duration = Duration::from_secs(5);
+/// What a sender says first: the version of the exchange.
+const PROBER: u64 = 1;
+/// The pause between two looks whether to end while the other end is silent.
+const LOOK: Duration = Duration::from_millis(100);
+/// Seconds of silence after which it is asked whether the other end's host is there.
+const KEEP_ALIVE: u32 = 60;
 /// No line is longer.
-const LINE: u64 = 16 << 10;
+const LINE: usize = 16 << 10;
 /// No probe has more frames.
 const MOST: u64 = 1000;
 /// Lengths of frames without their check.
@@ -28,15 +37,21 @@ const WORDS: usize = 200;
 
 /// Something that sends frames to the device.
 pub(crate) trait Prober {
-    /// Sends a frame so often.
-    fn send(&mut self, frame: &[u8], count: u32) -> Result<(), SteerError>;
+    /// Sends a frame so often; false if `ends` said so before.
+    fn send(
+        &mut self,
+        frame: &[u8],
+        count: u32,
+        ends: &dyn Fn() -> bool,
+    ) -> Result<bool, SteerError>;
 }
 
 /// A peer that was started with `--probe-from`.
 pub(crate) struct Peer(BufReader<TcpStream>);
 
 impl Peer {
-    /// Waits for the peer. `ready` is called with the address once one can connect.
+    /// Waits for the peer: the first that connects and says that it is one. `ready` is called with the address once one
+    /// can connect.
     pub(crate) fn accept(
         at: SocketAddr,
         ready: impl FnOnce(SocketAddr),
@@ -44,21 +59,37 @@ impl Peer {
         let failed = |error| SteerError::Peer(format!("cannot listen at {at}: {error}"));
         let listener = TcpListener::bind(at).map_err(failed)?;
         ready(listener.local_addr().map_err(failed)?);
-        let (stream, _) = listener.accept().map_err(failed)?;
-        stream.set_read_timeout(Some(SILENCE)).map_err(failed)?;
-        Ok(Peer(BufReader::new(stream)))
+        loop {
+            let (stream, _) = listener.accept().map_err(failed)?;
+            stream.set_read_timeout(Some(LOOK)).map_err(failed)?;
+            let mut stream = BufReader::new(stream);
+            if let Ok(Heard::Value(said)) = hear(&mut stream, Some(GREETING), &|| false)
+                && said["prober"] == PROBER
+            {
+                return Ok(Peer(stream));
+            }
+        }
     }
 }
 
 impl Prober for Peer {
-    fn send(&mut self, frame: &[u8], count: u32) -> Result<(), SteerError> {
+    fn send(
+        &mut self,
+        frame: &[u8],
+        count: u32,
+        ends: &dyn Fn() -> bool,
+    ) -> Result<bool, SteerError> {
         let frame: String = frame.iter().map(|octet| format!("{octet:02x}")).collect();
         say(self.0.get_mut(), &json!({ "frame": frame, "count": count }))?;
-        let answer = hear(&mut self.0)?;
-        let answer =
-            answer.ok_or_else(|| SteerError::Peer("the peer has ended the connection".into()))?;
+        let answer = match hear(&mut self.0, Some(SILENCE), ends)? {
+            Heard::Value(answer) => answer,
+            Heard::Interrupted => return Ok(false),
+            Heard::End => {
+                return Err(SteerError::Peer("the peer has ended the connection".into()));
+            }
+        };
         match (answer["sent"].as_u64(), answer["error"].as_str()) {
-            (Some(sent), _) if sent == u64::from(count) => Ok(()),
+            (Some(sent), _) if sent == u64::from(count) => Ok(true),
             (_, Some(error)) => {
                 Err(SteerError::Peer(format!("the peer cannot send: {}", shown(error))))
             }
@@ -77,9 +108,14 @@ pub(crate) fn serve(device: &str, to: SocketAddr) -> Result<(), SteerError> {
     let socket = PacketSocket::open(device, Protocol::EtherType(0)).map_err(|e| failed(&e))?;
     let stream = TcpStream::connect(to)
         .map_err(|e| SteerError::Peer(format!("nobody verifies at {to}: {e}")))?;
+    // The other end may say nothing for long, but its host must be there.
+    setsockopt(&stream, sockopt::KeepAlive, &true)
+        .and_then(|()| setsockopt(&stream, sockopt::TcpKeepIdle, &KEEP_ALIVE))
+        .map_err(|e| failed(&e))?;
     let mut stream = BufReader::new(stream);
+    say(stream.get_mut(), &json!({ "prober": PROBER }))?;
     let mut station = None;
-    while let Some(asked) = hear(&mut stream)? {
+    while let Heard::Value(asked) = hear(&mut stream, None, &|| false)? {
         let Some((frame, count)) = probe(&asked).filter(|(frame, _)| is_probe(frame, &mut station))
         else {
             say(stream.get_mut(), &json!({ "error": "that is no probe" }))?;
@@ -131,14 +167,57 @@ fn say(stream: &mut TcpStream, value: &Value) -> Result<(), SteerError> {
     said.map_err(|error| SteerError::Peer(format!("the connection is broken: {error}")))
 }
 
-/// Nothing at the end of the connection.
-fn hear(stream: &mut BufReader<TcpStream>) -> Result<Option<Value>, SteerError> {
-    let mut line = String::new();
-    let heard = stream.take(LINE).read_line(&mut line);
-    heard.map_err(|error| SteerError::Peer(format!("the connection is broken: {error}")))?;
-    if line.is_empty() {
-        return Ok(None);
+/// What is heard of the other end.
+enum Heard {
+    Value(Value),
+    /// It has closed the connection.
+    End,
+    /// `ends` said so before a line was there.
+    Interrupted,
+}
+
+/// Waits for a line, for so long at most. It asks `ends` whenever something has come, or a read has timed out.
+fn hear(
+    stream: &mut BufReader<TcpStream>,
+    patience: Option<Duration>,
+    ends: &dyn Fn() -> bool,
+) -> Result<Heard, SteerError> {
+    let (start, mut line) = (Instant::now(), Vec::new());
+    loop {
+        match read_on(stream, &mut line) {
+            Ok(true) => break,
+            Err(error) if !is_passing(&error) => {
+                return Err(SteerError::Peer(format!("the connection is broken: {error}")));
+            }
+            _ => {}
+        }
+        if ends() {
+            return Ok(Heard::Interrupted);
+        }
+        if let Some(patience) = patience.filter(|patience| start.elapsed() > *patience) {
+            let why = format!("the other end has said nothing for {} s", patience.as_secs());
+            return Err(SteerError::Peer(why));
+        }
     }
-    let value = serde_json::from_str(&line);
-    value.map(Some).map_err(|_| SteerError::Peer("the other end is no `weever steer`".into()))
+    if line.is_empty() {
+        return Ok(Heard::End);
+    }
+    let value = serde_json::from_slice(&line).map(Heard::Value);
+    value.map_err(|_| SteerError::Peer("the other end is no `weever steer`".into()))
+}
+
+/// Reads more of a line; says whether it is over, or too long.
+fn read_on(stream: &mut BufReader<TcpStream>, line: &mut Vec<u8>) -> io::Result<bool> {
+    let octets = stream.fill_buf()?;
+    let end = octets.iter().position(|octet| *octet == b'\n');
+    let read = end.map_or(octets.len(), |at| at + 1);
+    line.extend_from_slice(&octets[..read]);
+    stream.consume(read);
+    Ok(end.is_some() || read == 0 || line.len() > LINE)
+}
+
+/// Whether a read may be tried again.
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }

@@ -7,6 +7,8 @@ use weever_graph::nic::{Form, Forms};
 use weever_plan::flow::{Conj, Kinds, Values};
 use weever_wire::checksum::{combine, finish, sum};
 
+/// The station that probes come from, a locally administered one.
+pub(super) const SENDER: [u8; 6] = [2, 0x77, 0x65, 0x65, 0x76, 1];
 const UDP: u8 = 17;
 const TCP: u8 = 6;
 const SCTP: u8 = 132;

@@ -8,6 +8,7 @@ mod frame;
 #[cfg(test)]
 mod tests;
 
+use std::ops::RangeInclusive;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,20 +20,18 @@ use weever_plan::nic::Nic;
 use weever_steward::{Arrivals, Steward};
 
 pub(crate) use exchange::{Peer, Prober, serve};
-use frame::{FLOW, Frame, KINDS};
+use frame::{FLOW, Frame, KINDS, SENDER};
 
 use crate::SteerError;
 
 /// The frames of a probe: many, so that other traffic is little beside them.
 const FRAMES: u32 = 400;
-/// So many of them have to be counted at one place, which then is where they arrived.
-const ENOUGH: u64 = 360;
+/// A place that counts so many has got them. If it counts more, there is too much other traffic to tell.
+const ENOUGH: RangeInclusive<u64> = 360..=440;
 /// More flows are not probed.
 const MAX_FLOWS: usize = 64;
 /// The pause between two looks at the counters.
 const PAUSE: Duration = Duration::from_millis(5);
-/// A locally administered station.
-const SENDER: [u8; 6] = [2, 0x77, 0x65, 0x65, 0x76, 1];
 
 /// Where the frames of a probe arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +44,7 @@ pub(crate) enum Arrival {
     Dropped,
     /// No counter rose by enough.
     Nowhere,
-    /// Several counters rose by as much.
+    /// Several counters rose by enough, or one by too much.
     Unclear,
 }
 
@@ -120,13 +119,16 @@ pub(crate) fn verify(
             break;
         }
         let before = steward.arrivals()?;
-        prober.send(&probe.octets(station, SENDER), FRAMES)?;
+        if !prober.send(&probe.octets(station, SENDER), FRAMES, ends)? {
+            sheet.ended_early = true;
+            break;
+        }
         let arrived = arrival(steward, &before, patience)?;
         let expected = expected(steward, &probe);
-        let verdict = judge(expected.as_ref(), &arrived);
+        let verdict = judge(expected.as_ref(), &arrived, before.counts_by_filter);
         sheet.rows.push(Row { kind, frame: probe.to_string(), expected, arrived, verdict });
     }
-    if !steward.arrivals()?.counts_drops {
+    if !steward.arrivals()?.counts_by_filter {
         sheet.judge_drops();
     }
     Ok(sheet)
@@ -151,19 +153,17 @@ fn arrival(
     loop {
         let now = steward.arrivals()?;
         let queues = now.queues.iter().zip(&before.queues).zip(0..);
-        let mut risen: Vec<Arrival> = queues
-            .filter(|((now, before), _)| now.saturating_sub(**before) >= ENOUGH)
-            .map(|(_, queue)| Arrival::Queue(queue))
-            .collect();
+        let queues = queues.map(|((now, before), queue)| (now, before, Arrival::Queue(queue)));
         let apart = [
-            (now.spread.saturating_sub(before.spread), Arrival::Spread),
-            (now.dropped.saturating_sub(before.dropped), Arrival::Dropped),
+            (&now.spread, &before.spread, Arrival::Spread),
+            (&now.dropped, &before.dropped, Arrival::Dropped),
         ];
-        risen.extend(apart.into_iter().filter(|(count, _)| *count >= ENOUGH).map(|(_, at)| at));
-        match (risen.len(), start.elapsed() < patience) {
-            (0, true) => thread::sleep(PAUSE),
-            (0, false) => return Ok(Arrival::Nowhere),
-            (1, _) => return Ok(risen.remove(0)),
+        let rises = queues.chain(apart).map(|(now, before, at)| (now.saturating_sub(*before), at));
+        let mut risen = rises.filter(|(rise, _)| rise >= ENOUGH.start());
+        match (risen.next(), risen.next()) {
+            (None, _) if start.elapsed() < patience => thread::sleep(PAUSE),
+            (None, _) => return Ok(Arrival::Nowhere),
+            (Some((rise, at)), None) if ENOUGH.contains(&rise) => return Ok(at),
             _ => return Ok(Arrival::Unclear),
         }
     }
@@ -201,9 +201,12 @@ fn queues_of(placement: &Placement) -> Vec<u32> {
     placement.shares().map(|(queue, _)| queue).collect()
 }
 
-fn judge(expected: Option<&Expected>, arrived: &Arrival) -> Verdict {
+/// `by_filter`: a queue counts only what a filter sent there.
+fn judge(expected: Option<&Expected>, arrived: &Arrival, by_filter: bool) -> Verdict {
     let Some(expected) = expected else { return Verdict::NotTold };
     let as_planned = match arrived {
+        // What is spread over several queues is no filter's to take.
+        Arrival::Queue(_) if by_filter && expected.is_spread && expected.queues.len() > 1 => false,
         Arrival::Queue(queue) => expected.queues.contains(queue),
         Arrival::Spread => expected.is_spread,
         Arrival::Dropped => expected.dropped,

@@ -1,5 +1,8 @@
 //! Verification of plans on simulated drivers, of which one does not do what its rules say.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weever_device::actions::StateFile;
@@ -23,10 +26,12 @@ struct Cable {
     device: SharedDevice,
     /// Probes that come through before the cable is pulled out.
     left: usize,
+    /// How often each of their frames arrives.
+    copies: u32,
 }
 
 impl Prober for Cable {
-    fn send(&mut self, frame: &[u8], count: u32) -> Result<(), SteerError> {
+    fn send(&mut self, frame: &[u8], count: u32, _: &dyn Fn() -> bool) -> Result<bool, SteerError> {
         let parsed = summarize(frame);
         let field = |field| match field {
             Field::EthType => parsed.ethertype.map(u128::from),
@@ -55,12 +60,12 @@ impl Prober for Cable {
         }
         let packet = Packet { field: &field, forms };
         if self.left == 0 {
-            return Ok(());
+            return Ok(true);
         }
         self.left -= 1;
         let mut device = self.device.lock();
-        (0..count).for_each(|_| device.receive(&packet, 3));
-        Ok(())
+        (0..count * self.copies).for_each(|_| device.receive(&packet, 3));
+        Ok(true)
     }
 }
 
@@ -71,9 +76,19 @@ fn sheet(model: &str, profile: Profile, misdirects: Option<u32>) -> Sheet {
 
 fn sheet_of(
     policy: &str,
-    (model, profile): (&str, Profile),
+    nic: (&str, Profile),
     misdirects: Option<u32>,
     left: usize,
+    ends: &dyn Fn() -> bool,
+) -> Sheet {
+    sheet_with(policy, nic, misdirects, (left, 1), ends)
+}
+
+fn sheet_with(
+    policy: &str,
+    (model, profile): (&str, Profile),
+    misdirects: Option<u32>,
+    (left, copies): (usize, u32),
     ends: &dyn Fn() -> bool,
 ) -> Sheet {
     let nic = Nic::linux_of(&weever_models::nic(model).unwrap()).unwrap();
@@ -97,7 +112,7 @@ fn sheet_of(
     let packets = planned.packets().to_vec();
     let settings = Settings::default();
     let (mut steward, _) = Steward::start("sim0", planned, Box::new(target), settings).unwrap();
-    let mut cable = Cable { device, left };
+    let mut cable = Cable { device, left, copies };
     let sheet = verify(&mut steward, &packets, &mut cable, [2; 6], Duration::ZERO, ends).unwrap();
     steward.finish().unwrap();
     drop(std::fs::remove_dir_all(folder));
@@ -140,6 +155,64 @@ fn a_sheet_that_shows_nothing_does_not_pass() {
     let ended = sheet_of(POLICY, nic, None, usize::MAX, &ends);
     assert!(ended.ended_early && !ended.has_passed(), "{:#?}", ended.lines());
     assert_eq!(ended.total(Verdict::Pass), 2);
+}
+
+#[test]
+fn nothing_is_told_where_more_arrives_than_was_sent() {
+    let nic = ("82599", Profile::Ixgbe);
+    let noisy = sheet_with(POLICY, nic, None, (usize::MAX, 2), &|| false);
+    assert!(noisy.rows.iter().all(|row| row.arrived == Arrival::Unclear), "{:#?}", noisy.lines());
+    assert!(!noisy.has_passed());
+}
+
+#[test]
+fn a_filter_that_takes_what_is_to_be_spread_fails() {
+    let spread = Expected { queues: vec![0, 1], dropped: false, is_spread: true };
+    let verdict = |arrived, by_filter| judge(Some(&spread), &arrived, by_filter);
+    assert_eq!(verdict(Arrival::Queue(1), true), Verdict::Fail);
+    assert_eq!(verdict(Arrival::Queue(1), false), Verdict::Pass);
+    assert_eq!(verdict(Arrival::Spread, true), Verdict::Pass);
+}
+
+/// Starts a peer's side; returns the other end once it was taken for one, and what the peer's side does meanwhile.
+fn accepted<T: Send + 'static>(
+    peer: impl FnOnce(SocketAddr) -> T + Send + 'static,
+) -> (Peer, JoinHandle<T>) {
+    let mut started = None;
+    let ready = |at| started = Some(thread::spawn(move || peer(at)));
+    let accepted = Peer::accept("127.0.0.1:0".parse().unwrap(), ready).unwrap();
+    (accepted, started.unwrap())
+}
+
+#[test]
+fn who_does_not_say_that_it_sends_probes_is_no_peer() {
+    let (_peer, strangers) = accepted(|at| {
+        for words in ["", "GET / HTTP/1.1\r\n\r\n", "{\"prober\": 0}\n"] {
+            let mut stranger = TcpStream::connect(at).unwrap();
+            stranger.write_all(words.as_bytes()).unwrap();
+            stranger.shutdown(Shutdown::Write).unwrap();
+            // It is closed, perhaps before all was read.
+            drop(stranger.read(&mut [0; 8]));
+        }
+        let mut peer = TcpStream::connect(at).unwrap();
+        peer.write_all(b"{\"prober\": 1}\n").unwrap();
+        peer
+    });
+    strangers.join().unwrap();
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_silent_peer() {
+    let (mut peer, silent) = accepted(|at| {
+        let mut stream = TcpStream::connect(at).unwrap();
+        // Part of an answer, and no more.
+        stream.write_all(b"{\"prober\": 1}\n{\"sent\": ").unwrap();
+        stream
+    });
+    let asked = std::cell::Cell::new(0);
+    let ends = || asked.replace(asked.get() + 1) >= 2;
+    assert!(!peer.send(&[0; 60], 1, &ends).unwrap());
+    drop(silent.join().unwrap());
 }
 
 #[test]

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 /// What drivers put before and behind a receive queue's number in the name of its frames' counter.
 const NAMES: [(&str, &str); 7] = [
-    // igb, ixgbe, ice, ixgbevf, virtio_net
+    // igb, ixgbe, ice, ixgbevf, virtio_net before 6.8
     ("rx_queue_", "_packets"),
     // i40e, iavf
     ("rx-", ".packets"),
     // sfc
     ("rx-", ".rx_packets"),
-    // mlx4, mlx5, virtio_net since 6.8
+    // mlx4, mlx5
     ("rx", "_packets"),
     // ena
     ("queue_", "_rx_cnt"),
