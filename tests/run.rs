@@ -4,6 +4,7 @@ mod run {
     mod clients;
     mod command;
     mod conformance;
+    mod exclusive;
     mod fortified;
     mod inside;
     mod kills;

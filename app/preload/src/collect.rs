@@ -49,7 +49,7 @@ pub(crate) unsafe fn wait(
     }
     held.wake_set(epoll, index)?;
     loop {
-        held.pump();
+        held.pump_for(index);
         held.expose_nested(index);
         let found = collect(&mut held, index, events);
         if found > 0 {
@@ -144,11 +144,16 @@ fn sleep(
     if woken || held.sleepers.is_empty() {
         held.acknowledge();
     }
-    slept?;
+    if let Err(why) = slept {
+        // No other thread was woken for what this one was: it is reported before the signal, as on Linux.
+        let is_called = held.sets.get(index).is_some_and(|set| set.called);
+        let found = if is_called { collect(&mut held, index, events) } else { 0 };
+        return if found > 0 { Ok((held, found)) } else { Err(why) };
+    }
     if ended && held.queue.is_some_and(|queue| queue.check().is_err()) {
         held.lose("its connection has ended");
     }
-    held.pump();
+    held.pump_for(index);
     held.expose_nested(index);
     let more = held.drop_idle(index, &mut events[..more]);
     let found = more + collect(&mut held, index, &mut events[more..]);
@@ -168,6 +173,7 @@ fn is_alone(state: &State, set: &Set) -> bool {
 fn collect(held: &mut Held, index: u32, events: &mut [epoll_event]) -> usize {
     let State { sets, files, .. } = &mut **held;
     let Some(set) = sets.get_mut(index) else { return 0 };
+    set.called = false;
     let mut found = 0;
     for _ in 0..set.candidates() {
         let Some(event) = events.get_mut(found) else { break };

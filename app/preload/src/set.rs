@@ -30,6 +30,10 @@ impl Interest {
         Interest { events, data, file, queued: false, spent: false }
     }
 
+    fn is_exclusive(&self) -> bool {
+        self.events & libc::EPOLLEXCLUSIVE as u32 != 0
+    }
+
     /// The events of interest that hold, by `readiness` of the socket's place.
     fn holding(&self, readiness: &impl Fn(u32) -> u32) -> u32 {
         let Some(place) = self.file.filter(|_| !self.spent) else { return 0 };
@@ -45,6 +49,10 @@ pub(crate) struct Set {
     ready: VecDeque<c_int>,
     /// How many of weever's sockets are in it.
     pub(crate) files: usize,
+    /// How many descriptors are in it with `EPOLLEXCLUSIVE`.
+    exclusive: usize,
+    /// A thread that waits here is about to be woken for a socket that is here with `EPOLLEXCLUSIVE`.
+    pub(crate) called: bool,
     /// The queue's descriptor is in the kernel's set.
     pub(crate) wake: bool,
     /// Epoll sets in this one: their descriptors and places.
@@ -70,6 +78,14 @@ impl Set {
             interest.queued = true;
             self.ready.push_back(fd);
         }
+    }
+
+    /// Whether a descriptor is in it with `EPOLLEXCLUSIVE`, and one of its events holds, by `readiness` of its place.
+    pub(crate) fn holds_exclusively(&self, fd: c_int, readiness: u32) -> bool {
+        self.exclusive > 0
+            && self.interest.get(&fd).is_some_and(|interest| {
+                interest.is_exclusive() && interest.holding(&|_| readiness) != 0
+            })
     }
 
     pub(crate) fn has_ready(&self) -> bool {
@@ -112,6 +128,8 @@ impl Set {
         let was = self.interest.insert(fd, interest);
         self.files += usize::from(interest.file.is_some());
         self.files -= usize::from(was.is_some_and(|was| was.file.is_some()));
+        self.exclusive += usize::from(interest.is_exclusive());
+        self.exclusive -= usize::from(was.is_some_and(|was| was.is_exclusive()));
         if let Some(interest) = self.interest.get_mut(&fd) {
             interest.queued = was.is_some_and(|was| was.queued);
         }
@@ -123,6 +141,7 @@ impl Set {
     pub(crate) fn remove(&mut self, fd: c_int) -> Option<Interest> {
         let was = self.interest.remove(&fd)?;
         self.files -= usize::from(was.file.is_some());
+        self.exclusive -= usize::from(was.is_exclusive());
         if was.queued {
             self.ready.retain(|there| *there != fd);
         }

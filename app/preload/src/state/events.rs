@@ -2,7 +2,7 @@
 
 use weever_app_sockets::{AppQueue, Event, Handle};
 
-use super::State;
+use super::{Sleeper, State, Watch};
 use crate::file::{File, Kind, Listening, Phase, Stream};
 use crate::open;
 use crate::passing::{Away, By};
@@ -27,6 +27,13 @@ impl State {
         }
     }
 
+    /// As [`pump`](Self::pump), in a thread that will look for what has come to an epoll set.
+    pub(crate) fn pump_for(&mut self, set: u32) {
+        self.looks = Some(set);
+        self.pump();
+        self.looks = None;
+    }
+
     fn take(&mut self, queue: &'static AppQueue, event: Event<'static>) {
         let handle = event.socket();
         let Some(place) = self.places.get_or_insert_default().get(&handle).copied() else {
@@ -36,6 +43,7 @@ impl State {
             }
             return;
         };
+        let for_one = matches!(event, Event::Datagram(_) | Event::Octets(_) | Event::Accepted(..));
         if let Event::Accepted(_, stream) = event {
             self.accepted(queue, place, stream);
         } else if let Some(file) = self.files.get_mut(place) {
@@ -49,7 +57,7 @@ impl State {
                 }
             }
         }
-        self.touch(place);
+        if for_one { self.touch_for_one(place) } else { self.touch(place) }
     }
 
     fn accepted(
@@ -84,6 +92,42 @@ impl State {
             if let Some(set) = self.sets.get_mut(*set) {
                 set.look_at(*fd);
             }
+        }
+    }
+}
+
+impl State {
+    /// Something has come to a socket that one thread will read. Of the sets that have it with `EPOLLEXCLUSIVE` and in
+    /// which threads sleep, one is to wake for it: that of this thread, which looks anyway, else the first that is not
+    /// about to wake for something else. As on Linux, the others do not look for it before they are changed or something
+    /// else comes; sets in which nobody sleeps have it as well.
+    fn touch_for_one(&mut self, place: u32) {
+        self.changed = true;
+        let State { files, sets, sleepers, looks, .. } = self;
+        let Some(file) = files.get(place) else { return };
+        let readiness = file.readiness();
+        let looking = looks.take_if(|looking| {
+            let mut own = file.watchers.iter().filter(|(set, _)| set == looking);
+            own.any(|(_, fd)| {
+                sets.get(*looking).is_some_and(|set| set.holds_exclusively(*fd, readiness))
+            })
+        });
+        let mut is_given = looking.is_some();
+        for (index, fd) in &file.watchers {
+            let Some(set) = sets.get_mut(*index) else { continue };
+            let sleeps =
+                |sleeper: &Sleeper| matches!(sleeper.watch, Watch::Set(set) if set == *index);
+            if set.holds_exclusively(*fd, readiness)
+                && looking != Some(*index)
+                && !set.called
+                && sleepers.iter().any(sleeps)
+            {
+                if is_given {
+                    continue;
+                }
+                (set.called, is_given) = (true, true);
+            }
+            set.look_at(*fd);
         }
     }
 }

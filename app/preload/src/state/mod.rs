@@ -76,6 +76,8 @@ pub(crate) struct State {
     places: Option<HashMap<Handle, u32, BuildHasherDefault<NumberHasher>>>,
     pub(crate) ways: Option<HashMap<IpAddr, Way>>,
     pub(crate) sleepers: Vec<Sleeper>,
+    /// The epoll set for which the thread that holds the lock is about to look.
+    pub(crate) looks: Option<u32>,
     /// Eventfds of threads that slept.
     pub(crate) kicks: Vec<c_int>,
     /// The stack will write to the queue's descriptor when something comes.
@@ -104,6 +106,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     places: None,
     ways: None,
     sleepers: Vec::new(),
+    looks: None,
     kicks: Vec::new(),
     armed: false,
     changed: false,
