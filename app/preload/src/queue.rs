@@ -129,7 +129,8 @@ impl State {
             }
             Err(Unopened { why, may_pass: false }) => {
                 log::note(format_args!("sockets are the kernel's: {why}"));
-                self.refused = true;
+                // Nobody waits for another attempt.
+                (self.refused, self.failed) = (true, None);
                 Err(Failure::Kernel)
             }
         }
