@@ -5,5 +5,6 @@ mod up {
     mod asked;
     mod life;
     mod privileges;
+    mod reload;
     mod stack;
 }

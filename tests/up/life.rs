@@ -159,7 +159,7 @@ fn the_whole_device_can_be_taken_and_is_given_back() {
             kernel.recv_from(&mut [0; 64]).is_err(),
             "nothing is shared, but the kernel got a packet"
         );
-        up.signal(Signal::SIGHUP);
+        up.signal(Signal::SIGINT);
         assert_eq!(up.end().0.code(), Some(0));
         kernel_to_kernel(&net);
     }

@@ -36,5 +36,5 @@ mod up;
 
 pub use privileges::PrivilegeError;
 pub use release::{ReleaseArgs, ReleaseError};
-pub use stack::{PolicyError, Stack, StackTotals, StartError, Stopper};
+pub use stack::{PolicyError, PolicyReloader, Stack, StackTotals, StartError, Stopper};
 pub use up::{LogFormat, UpArgs, UpError};

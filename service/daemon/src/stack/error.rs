@@ -114,7 +114,7 @@ pub enum PolicyError {
     )]
     Unused,
     /// The flows and the workers do not allow the policy.
-    #[error("{} cannot be satisfied with {workers} worker{}:\n  {}\nnothing was started; more workers are `--cores`", path.display(), if *.workers == 1 { "" } else { "s" }, complaints.join("\n  "))]
+    #[error("{} cannot be satisfied with {workers} worker{}:\n  {}\nnothing was changed; more workers are `--cores`", path.display(), if *.workers == 1 { "" } else { "s" }, complaints.join("\n  "))]
     Unsatisfiable {
         /// The file.
         path: PathBuf,
@@ -122,6 +122,14 @@ pub enum PolicyError {
         workers: u32,
         /// The classes, and the resource that each lacks.
         complaints: Vec<String>,
+    },
+    /// A policy that was read again changes what is decided at the start.
+    #[error("{}: {what} cannot change while the stack runs: start it anew, or leave that as it was", path.display())]
+    Fixed {
+        /// The file.
+        path: PathBuf,
+        /// The setting.
+        what: &'static str,
     },
     /// More workers than the model has queues, or a model that cannot be used.
     #[error("policy: {0}")]
@@ -196,6 +204,7 @@ impl PolicyError {
             PolicyError::Read { .. }
             | PolicyError::TooLong { .. }
             | PolicyError::Text { .. }
+            | PolicyError::Fixed { .. }
             | PolicyError::Unused => true,
             PolicyError::Unsatisfiable { .. }
             | PolicyError::Nic(_)

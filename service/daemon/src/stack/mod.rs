@@ -31,6 +31,7 @@ use crate::metrics::MetricsServer;
 
 pub use error::{PolicyError, StartError};
 pub use report::counters::StackTotals;
+pub use steward::PolicyReloader;
 pub use weever_host::Stopper;
 
 use weever_app_server::AppListener;
@@ -110,6 +111,11 @@ impl Stack {
     /// A handle that tells it to stop, from any thread.
     pub fn stopper(&self) -> Stopper {
         self.shared.host.stopper.clone()
+    }
+
+    /// A handle by which it reads its policy again, from any thread.
+    pub fn reloader(&self) -> PolicyReloader {
+        PolicyReloader::new(&self.shared)
     }
 
     /// Blocks until somebody wants it to stop: a [`Stopper`], a control message, or a worker that

@@ -13,7 +13,7 @@ use options::SettingOptions;
 use weever_wire::MacAddr;
 
 use crate::config::{Aids, Config, ConfigError, FaultWords, Interface, Settings, Station};
-use crate::stack::{Stack, StackTotals, StartError, Stopper};
+use crate::stack::{PolicyReloader, Stack, StackTotals, StartError, Stopper};
 
 pub use log::LogFormat;
 
@@ -84,8 +84,8 @@ impl UpArgs {
         Ok(config)
     }
 
-    /// Starts the stack, describes it on `out`, and blocks until it has stopped: by SIGINT, SIGTERM
-    /// or SIGHUP, by a control message, or because a worker failed. To be called on the main thread
+    /// Starts the stack, describes it on `out`, and blocks until it has stopped: by SIGINT or SIGTERM, by a control
+    /// message, or because a worker failed. SIGHUP has it read its policy again. To be called on the main thread
     /// before others are started, since signals are taken over for all of them.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl UpArgs {
             signals.map_err(|source| UpError::Io { what: "take over signals", source })?;
         let stack = Stack::start_alone(config)?;
         let written = write_banner(out, &stack).and_then(|()| out.flush());
-        let watching = watch_signals(signals, stack.stopper());
+        let watching = watch_signals(signals, stack.stopper(), stack.reloader());
         watching.map_err(|source| UpError::Io { what: "watch for signals", source })?;
         // Standard output may be closed: that is no reason not to run.
         drop(written);
@@ -110,7 +110,7 @@ impl UpArgs {
 /// Exit status of a process that a second SIGINT ended (128 and the signal's number).
 const INTERRUPTED: i32 = 130;
 
-/// Blocks the signals that end the stack in this thread and those it starts; they are collected
+/// Blocks the stack's signals in this thread and those it starts; they are collected
 /// by [`watch_signals`].
 fn take_over_signals() -> io::Result<SigSet> {
     let mut signals = SigSet::empty();
@@ -121,15 +121,21 @@ fn take_over_signals() -> io::Result<SigSet> {
     Ok(signals)
 }
 
-/// Has the first signal stop the stack, and a second one end the process at once: the kernel then
-/// takes the device back.
-fn watch_signals(signals: SigSet, stopper: Stopper) -> io::Result<()> {
+/// Has SIGHUP read the policy again, the first other signal stop the stack, and a second one end the process at once: the
+/// kernel then takes the device back.
+fn watch_signals(signals: SigSet, stopper: Stopper, reloader: PolicyReloader) -> io::Result<()> {
     let watch = move || {
-        if signals.wait().is_ok() {
-            stopper.stop();
-        }
-        if signals.wait().is_ok() {
-            std::process::exit(INTERRUPTED);
+        let mut stops = false;
+        while let Ok(signal) = signals.wait() {
+            if signal == Signal::SIGHUP {
+                let read = reloader.reload();
+                let _ = read.inspect_err(|why| tracing::error!("the former policy stays: {why}"));
+            } else if stops {
+                std::process::exit(INTERRUPTED);
+            } else {
+                stopper.stop();
+                stops = true;
+            }
         }
     };
     thread::Builder::new().name("signals".into()).spawn(watch).map(drop)

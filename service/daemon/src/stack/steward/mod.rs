@@ -14,6 +14,7 @@
 mod applications;
 mod filters;
 mod moves;
+mod reload;
 pub(super) mod report;
 mod setup;
 mod sharing;
@@ -23,6 +24,7 @@ mod tests;
 mod workers;
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +36,7 @@ use crate::stack::graph::program::Program;
 use applications::ApplicationSockets;
 
 pub(super) use applications::plan_limits;
+pub use reload::PolicyReloader;
 pub(super) use setup::PolicySetup;
 pub(super) use sharing::QueueSharing;
 pub(super) use start::{PreparedNic, on_nic, on_program};
@@ -44,11 +47,13 @@ pub(super) use workers::{WaitModes, WorkerReceivers, wait_mode, wait_mode_name};
 #[derive(Default)]
 pub(super) struct Stewards {
     all: Mutex<Vec<Steward>>,
+    /// How often they went on with another policy.
+    reloads: AtomicU64,
 }
 
 impl Stewards {
     pub(super) fn new(all: Vec<Steward>) -> Stewards {
-        Stewards { all: Mutex::new(all) }
+        Stewards { all: Mutex::new(all), ..Stewards::default() }
     }
 
     /// Each step of a steward leaves it whole as far as reports go.
@@ -77,10 +82,11 @@ impl Routine {
         let mut registered = None;
         let step = move || {
             let services = program.lock().unwrap_or_else(PoisonError::into_inner).services();
-            let now = (services, sockets.changes(), sockets.plans());
+            let reloads = stepped.reloads.load(Ordering::Acquire);
+            let now = (services, reloads, sockets.changes(), sockets.plans());
             let before = registered.replace(now);
             let are_new = before != Some(now);
-            let is_asked_for = before.is_some_and(|(.., plans)| plans != now.2);
+            let is_asked_for = before.is_some_and(|(.., plans)| plans != now.3);
             let known = || {
                 let mut flows = setup::service_flows(&services);
                 flows.extend(sockets.flows());

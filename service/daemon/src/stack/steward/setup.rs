@@ -61,6 +61,24 @@ impl PolicySetup {
         config: &Config,
         open: &mut Opener<'_>,
     ) -> Result<Option<PolicySetup>, PolicyError> {
+        let Some(mut setup) = PolicySetup::from_files(config, config.services)? else {
+            return Ok(None);
+        };
+        setup.models = models(config, open)?;
+        // Policies are also planned where no device takes filters.
+        let program = (!setup.models.iter().any(|model| !model.is_hardware))
+            .then(|| program(config))
+            .transpose()?;
+        let own = setup.models.iter().map(|model| &model.nic);
+        own.chain(&program).try_for_each(|nic| setup.plan(nic).map(drop))?;
+        Ok(Some(setup))
+    }
+
+    /// The content of the files, for these services, without models of devices.
+    pub(super) fn from_files(
+        config: &Config,
+        services: Services,
+    ) -> Result<Option<PolicySetup>, PolicyError> {
         let Some(path) = &config.policy else {
             return if config.flows.is_some() { Err(PolicyError::Unused) } else { Ok(None) };
         };
@@ -73,16 +91,15 @@ impl PolicySetup {
             .iter()
             .for_each(|warning| tracing::warn!("{}: {warning}", path.display()));
         let specs = config.flows.as_deref().map(flows_of).transpose()?.unwrap_or_default();
-        let models = models(config, open)?;
-        let (path, services) = (path.clone(), config.services);
-        let setup = PolicySetup { path, policy, specs, services, models };
-        // Policies are also planned where no device takes filters.
-        let program = (!setup.models.iter().any(|model| !model.is_hardware))
-            .then(|| program(config))
-            .transpose()?;
-        let own = setup.models.iter().map(|model| &model.nic);
-        own.chain(&program).try_for_each(|nic| setup.plan(nic).map(drop))?;
-        Ok(Some(setup))
+        Ok(Some(PolicySetup { path: path.clone(), policy, specs, services, models: Vec::new() }))
+    }
+
+    pub(super) fn policy(&self) -> &CheckedPolicy {
+        &self.policy
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Whether the policy says how many workers receive from a queue.
@@ -97,8 +114,17 @@ impl PolicySetup {
 
     /// A plan for the flows that are known beforehand.
     pub(super) fn plan(&self, nic: &Nic) -> Result<InitialPlan, PolicyError> {
+        self.plan_with(nic, Vec::new())
+    }
+
+    /// A plan for these, too.
+    pub(super) fn plan_with(
+        &self,
+        nic: &Nic,
+        others: Vec<(Origin, FlowSpec)>,
+    ) -> Result<InitialPlan, PolicyError> {
         let file = self.specs.iter().map(|spec| (Origin::File, spec.clone()));
-        let specs = file.chain(service_flows(&self.services));
+        let specs = file.chain(service_flows(&self.services)).chain(others);
         let lpg = self.graph();
         let registry = weever_blocks_std::registry();
         let single_homed = |node: &Node| registry.home_for_parts(node).is_some();
