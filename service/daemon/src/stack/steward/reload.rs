@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use weever_app_server::AppServer;
 use weever_engine::monotonic;
+use weever_plan::nic::Nic;
 use weever_steward::InitialPlan;
 
 use super::applications::{ApplicationSockets, plan_limits};
@@ -66,13 +67,15 @@ impl Stewards {
         server: Option<&Arc<Mutex<AppServer>>>,
     ) -> Result<(), PolicyError> {
         let sockets = ApplicationSockets::new(server.cloned()).flows();
-        let mut all = self.lock();
-        let plan = |steward: &mut Steward| {
+        let nic = |steward: &Steward| {
             is_changeable(steward, setup)?;
-            setup.plan_with(steward.search().nic(), sockets.clone())
+            Ok(steward.search().nic().clone())
         };
-        let plans: Vec<InitialPlan> = all.iter_mut().map(plan).collect::<Result<_, _>>()?;
-        for (steward, planned) in all.iter_mut().zip(plans) {
+        let nics: Vec<Nic> = self.lock().iter().map(nic).collect::<Result<_, PolicyError>>()?;
+        // Without the lock: flows come and go while plans are made, which takes long for very many.
+        let plan = |nic| setup.plan_with(nic, sockets.clone());
+        let plans: Vec<InitialPlan> = nics.iter().map(plan).collect::<Result<_, _>>()?;
+        for (steward, planned) in self.lock().iter_mut().zip(plans) {
             // It logs a failure, and tries again.
             drop(steward.reload(monotonic(), planned));
         }
