@@ -175,6 +175,30 @@ pub(crate) fn neighbour(index: u32, address: IpAddr, mac: Mac) -> RouteNetlinkMe
     RouteNetlinkMessage::NewNeighbour(message)
 }
 
+/// A token bucket in front of a link, as `tc qdisc … tbf` makes it (`net/sched/sch_tbf.c`): packets leave at so many octets
+/// a second, a millisecond's worth of them at once.
+pub(crate) fn rate(index: u32, octets_per_second: u32) -> RouteNetlinkMessage {
+    // Room for a packet at any rate.
+    let burst = (octets_per_second / 1000).max(16 << 10);
+    let options = vec![
+        TcOption::Other(DefaultNla::new(TCA_TBF_PARMS, qopt(octets_per_second).into())),
+        TcOption::Other(DefaultNla::new(TCA_TBF_BURST, burst.to_ne_bytes().into())),
+    ];
+    let mut message = TcMessage::with_index(index as i32);
+    message.header.parent = TcHandle::ROOT;
+    message.attributes = vec![TcAttribute::Kind("tbf".into()), TcAttribute::Options(options)];
+    RouteNetlinkMessage::NewQueueDiscipline(message)
+}
+
+/// `struct tc_tbf_qopt`: the rate, no rate for peaks, and the limit; the burst has an attribute of its own.
+fn qopt(octets_per_second: u32) -> [u8; QOPT_LEN] {
+    let mut qopt = [0; QOPT_LEN];
+    qopt[1] = TC_LINKLAYER_ETHERNET;
+    qopt[8..12].copy_from_slice(&octets_per_second.to_ne_bytes());
+    qopt[24..28].copy_from_slice(&LIMIT.to_ne_bytes());
+    qopt
+}
+
 #[cfg(test)]
 mod tests {
     use netlink_packet_core::NLM_F_DUMP;
@@ -202,28 +226,4 @@ mod tests {
         let refused = netlink.request(RouteNetlinkMessage::GetLink(nobody), 0).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(nix::libc::ENODEV));
     }
-}
-
-/// A token bucket in front of a link, as `tc qdisc … tbf` makes it (`net/sched/sch_tbf.c`): packets leave at so many octets
-/// a second, a millisecond's worth of them at once.
-pub(crate) fn rate(index: u32, octets_per_second: u32) -> RouteNetlinkMessage {
-    // Room for a packet at any rate.
-    let burst = (octets_per_second / 1000).max(16 << 10);
-    let options = vec![
-        TcOption::Other(DefaultNla::new(TCA_TBF_PARMS, qopt(octets_per_second).into())),
-        TcOption::Other(DefaultNla::new(TCA_TBF_BURST, burst.to_ne_bytes().into())),
-    ];
-    let mut message = TcMessage::with_index(index as i32);
-    message.header.parent = TcHandle::ROOT;
-    message.attributes = vec![TcAttribute::Kind("tbf".into()), TcAttribute::Options(options)];
-    RouteNetlinkMessage::NewQueueDiscipline(message)
-}
-
-/// `struct tc_tbf_qopt`: the rate, no rate for peaks, and the limit; the burst has an attribute of its own.
-fn qopt(octets_per_second: u32) -> [u8; QOPT_LEN] {
-    let mut qopt = [0; QOPT_LEN];
-    qopt[1] = TC_LINKLAYER_ETHERNET;
-    qopt[8..12].copy_from_slice(&octets_per_second.to_ne_bytes());
-    qopt[24..28].copy_from_slice(&LIMIT.to_ne_bytes());
-    qopt
 }
