@@ -12,7 +12,7 @@ use weever_wire::MacAddr;
 
 use crate::BenchError;
 use crate::rig::{GENERATOR_MAC, HOST, PORT};
-use crate::traffic::{Ends, icmp_frame, udp_frame};
+use crate::traffic::{Ends, UDP_CHECKSUM, icmp_frame, numbered_frame};
 
 /// An echo that takes longer is lost.
 const LOST: Duration = Duration::from_millis(100);
@@ -38,9 +38,7 @@ impl Client {
         let queue = link.take_queues().pop();
         let queue = queue.ok_or_else(|| BenchError::of(failed)("the device has no queue"))?;
         let ends = (MacAddr(GENERATOR_MAC), Fixture::LEFT, MacAddr(host_mac), HOST);
-        let mut frame = udp_frame(ends, PORT, 60).map_err(BenchError::of(failed))?;
-        // No checksum (RFC 768): the number changes each time.
-        frame[40..42].fill(0);
+        let frame = numbered_frame(ends, PORT, 60).map_err(BenchError::of(failed))?;
         Ok(Client { _link: link, queue, pool: pool.cache(), ends, frame, number: 0 })
     }
 
@@ -118,6 +116,8 @@ impl Client {
         during: Duration,
     ) -> Result<Histogram<u64>, BenchError> {
         let failed = BenchError::of("client");
+        // No checksum (RFC 768): the time changes in each.
+        self.frame[UDP_CHECKSUM].fill(0);
         let most = LOST.as_nanos() as u64;
         let mut times = Histogram::new_with_max(most, 3).map_err(BenchError::of("client"))?;
         let interval = Duration::from_secs_f64(at_once as f64 / rate);

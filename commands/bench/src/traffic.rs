@@ -1,6 +1,7 @@
 //! Load: one frame for clients that write their own, and live frames in open loop from one core.
 
 use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -43,6 +44,22 @@ pub(crate) fn udp_frame(ends: Ends, port: u16, len: usize) -> Result<Vec<u8>, Wi
     EthernetRepr { dst: dst_mac, src: src_mac, ethertype: 0x0800 }.emit(&mut frame)?;
     let packet = Ipv4Repr { src, dst, payload_len: 8 + payload_len, ..IPV4 };
     packet.emit(&mut frame[14..])?;
+    let datagram = UdpRepr { src_port: 10_000, dst_port: port, payload_len };
+    datagram.emit_with_checksum(&mut frame[34..], src, dst)?;
+    Ok(frame)
+}
+
+/// Where a frame of [`udp_frame`] has the datagram's checksum.
+pub(crate) const UDP_CHECKSUM: Range<usize> = 40..42;
+
+/// As [`udp_frame`], for an even `len`. Its checksum stays right if its last eight bytes are replaced by a number's
+/// complement and the number.
+pub(crate) fn numbered_frame(ends: Ends, port: u16, len: usize) -> Result<Vec<u8>, WireError> {
+    let mut frame = udp_frame(ends, port, len)?;
+    let (_, src, _, dst) = ends;
+    let numbers = frame.len() - 8;
+    frame[numbers..].copy_from_slice(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+    let payload_len = (frame.len() - HEADERS) as u16;
     let datagram = UdpRepr { src_port: 10_000, dst_port: port, payload_len };
     datagram.emit_with_checksum(&mut frame[34..], src, dst)?;
     Ok(frame)
@@ -141,6 +158,19 @@ mod tests {
     use super::*;
     use crate::contender::Contender;
     use crate::peers;
+
+    #[test]
+    fn numbers_leave_a_frames_checksum_right() {
+        let ends = (MacAddr([2; 6]), Fixture::LEFT, MacAddr([4; 6]), HOST);
+        let mut frame = numbered_frame(ends, PORT, 60).unwrap();
+        for number in [0, 1, 0x1234_5678, u32::MAX] {
+            frame[52..56].copy_from_slice(&(!number).to_be_bytes());
+            frame[56..].copy_from_slice(&number.to_be_bytes());
+            let view = weever_wire::udp::UdpView::new(&frame[34..]).unwrap();
+            assert!(view.checksum_ok(view.pseudo_sum(ends.1, ends.3)), "{number}");
+            assert_ne!(frame[UDP_CHECKSUM], [0, 0]);
+        }
+    }
 
     #[test]
     fn live_frames_reach_the_other_end() {
