@@ -2,28 +2,35 @@
 
 use std::process::Output;
 
-use weever_testbed::require_net_admin;
+use weever_testbed::{Fixture, require_net_admin};
 
 use super::process::{Files, POLICY, Steering, command, net, output};
 
 const FLOWS: &str = "udp 10.77.0.1:5001 -> 10.77.0.2:7001\ntcp 10.77.0.1:5002 -> 10.77.0.2:80\n";
 
-#[test]
-fn a_plan_is_verified_by_probes_of_a_peer() {
-    require_net_admin!();
-    let (net, files) = (net(), Files::new());
+/// A steering that compares its plan with where frames arrive which its peer has sent by this device.
+fn verified(net: &Fixture, from: &str, how: &[&str]) -> Steering {
+    let files = Files::new();
     let policy = files.write("policy.toml", POLICY);
     let flows = files.write("flows", FLOWS);
     let device = ["--dev", "right0", "--policy", &policy, "--flows", &flows, "--queues", "2"];
+    let steering = [&device[..], &["--verify", "10.77.0.2:0"], how].concat();
+    let mut steering = Steering::spawn(net, &steering);
+    let waiting = steering.wait_for("--probe-from");
+    let at = waiting.split("--to ").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
+    let peer = ["--probe-from", from, "--to", at];
+    let Output { status, stderr, .. } = net.left.run(|| command(&peer).output().unwrap());
+    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    steering
+}
+
+#[test]
+fn a_plan_is_verified_by_probes_of_a_peer() {
+    require_net_admin!();
+    let net = net();
     for form in [&[][..], &["--json"]] {
         // It only ends a wait for frames that never come.
-        let how = ["--verify", "10.77.0.2:0", "--patience", "30"];
-        let mut steering = Steering::spawn(&net, &[&device[..], &how, form].concat());
-        let waiting = steering.wait_for("--probe-from");
-        let at = waiting.split("--to ").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
-        let peer = ["--probe-from", "left0", "--to", at];
-        let Output { status, stderr, .. } = net.left.run(|| command(&peer).output().unwrap());
-        assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+        let mut steering = verified(&net, "left0", &[&["--patience", "30"], form].concat());
         steering.wait_for("the program is gone");
         let told = steering.told.clone();
         let (status, errors) = steering.ended();
@@ -53,17 +60,8 @@ fn a_plan_is_verified_by_probes_of_a_peer() {
 #[test]
 fn a_plan_whose_probes_arrive_nowhere_has_not_passed() {
     require_net_admin!();
-    let (net, files) = (net(), Files::new());
-    let policy = files.write("policy.toml", POLICY);
-    let flows = files.write("flows", FLOWS);
-    let device = ["--dev", "right0", "--policy", &policy, "--flows", &flows, "--queues", "2"];
-    let how = ["--verify", "10.77.0.2:0", "--patience", "0"];
-    let mut steering = Steering::spawn(&net, &[&device[..], &how].concat());
-    let waiting = steering.wait_for("--probe-from");
-    let at = waiting.split("--to ").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
-    let peer = ["--probe-from", "lo", "--to", at];
-    let Output { status, stderr, .. } = net.left.run(|| command(&peer).output().unwrap());
-    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    let net = net();
+    let mut steering = verified(&net, "lo", &["--patience", "0"]);
     steering.wait_for("not passed: 0 pass, 0 fail");
     steering.wait_for("the program is gone");
     let (status, errors) = steering.ended();
