@@ -38,9 +38,13 @@ pub(crate) type Ends = (MacAddr, Ipv4Addr, MacAddr, Ipv4Addr);
 /// A UDP datagram to `port` in a frame of `len` bytes, without check sequence; at least the
 /// headers' length.
 pub(crate) fn udp_frame(ends: Ends, port: u16, len: usize) -> Result<Vec<u8>, WireError> {
+    with_payload(ends, port, &vec![0x2a; len.saturating_sub(HEADERS)])
+}
+
+fn with_payload(ends: Ends, port: u16, payload: &[u8]) -> Result<Vec<u8>, WireError> {
     let (src_mac, src, dst_mac, dst) = ends;
-    let payload_len = len.saturating_sub(HEADERS) as u16;
-    let mut frame = vec![0x2a; HEADERS + usize::from(payload_len)];
+    let payload_len = payload.len() as u16;
+    let mut frame = [&[0; HEADERS], payload].concat();
     EthernetRepr { dst: dst_mac, src: src_mac, ethertype: 0x0800 }.emit(&mut frame)?;
     let packet = Ipv4Repr { src, dst, payload_len: 8 + payload_len, ..IPV4 };
     packet.emit(&mut frame[14..])?;
@@ -55,14 +59,15 @@ pub(crate) const UDP_CHECKSUM: Range<usize> = 40..42;
 /// As [`udp_frame`], for an even `len`. Its checksum stays right if its last eight bytes are replaced by a number's
 /// complement and the number.
 pub(crate) fn numbered_frame(ends: Ends, port: u16, len: usize) -> Result<Vec<u8>, WireError> {
-    let mut frame = udp_frame(ends, port, len)?;
-    let (_, src, _, dst) = ends;
-    let numbers = frame.len() - 8;
-    frame[numbers..].copy_from_slice(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
-    let payload_len = (frame.len() - HEADERS) as u16;
-    let datagram = UdpRepr { src_port: 10_000, dst_port: port, payload_len };
-    datagram.emit_with_checksum(&mut frame[34..], src, dst)?;
-    Ok(frame)
+    with_payload(ends, port, &numbered(len.saturating_sub(HEADERS)))
+}
+
+/// So many bytes, eight at least, of which the last eight are zero's complement and zero.
+fn numbered(len: usize) -> Vec<u8> {
+    let mut data = vec![0x2a; len.max(8)];
+    let numbers = data.len() - 8;
+    data[numbers..].copy_from_slice(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+    data
 }
 
 /// An ICMP echo request in a frame of `len` bytes, without check sequence. Its checksum stays right if its
@@ -74,9 +79,7 @@ pub(crate) fn icmp_frame(ends: Ends, len: usize) -> Result<Vec<u8>, WireError> {
     frame.resize(34 + usize::from(payload_len), 0);
     let packet = Ipv4Repr { protocol: 1, src, dst, payload_len, ..IPV4 };
     packet.emit(&mut frame[14..])?;
-    let mut data = vec![0x2a; usize::from(payload_len) - 8];
-    let numbers = data.len() - 8;
-    data[numbers..].copy_from_slice(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+    let data = numbered(usize::from(payload_len) - 8);
     IcmpRepr::EchoRequest { ident: 1, seq: 1, data: &data }.emit(&mut frame[34..])?;
     Ok(frame)
 }

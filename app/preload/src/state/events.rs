@@ -27,7 +27,7 @@ impl State {
         }
     }
 
-    /// As [`pump`](Self::pump), in a thread that will look for what has come to an epoll set.
+    /// As [`pump`](Self::pump), in a thread that goes on to collect the events of an epoll set.
     pub(crate) fn pump_for(&mut self, set: u32) {
         self.looks = Some(set);
         self.pump();

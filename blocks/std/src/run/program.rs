@@ -153,6 +153,13 @@ impl Program {
         packet: &mut Buffer,
     ) -> Option<u16> {
         let mut seen = Seen::of(packet);
+        macro_rules! leave {
+            ($at:expr, $outcome:expr) => {{
+                let (next, findings) = (self.next($at, $outcome)?, seen.findings());
+                findings.record(packet);
+                return Some(next);
+            }};
+        }
         // The looks in a row from a place on, as long as they have their first outcome.
         macro_rules! looks {
             ($from:expr, $($look:ident)*) => {{
@@ -160,9 +167,7 @@ impl Program {
                 $(
                     let outcome = seen.look(Look::$look, net);
                     if outcome != 0 {
-                        let (next, findings) = (self.next(at, outcome)?, seen.findings());
-                        findings.record(packet);
-                        return Some(next);
+                        leave!(at, outcome);
                     }
                     at += 1;
                 )*
@@ -172,11 +177,7 @@ impl Program {
         let at = match (seen.look(Look::Link, net), usual) {
             (0, Usual { four: Some(four), .. }) => looks!(four, Ip4 Ends4 Whole4),
             (1, Usual { six: Some(six), .. }) => looks!(six, Ip6 Ends6 Upper6),
-            (outcome, _) => {
-                let (next, findings) = (self.next(self.first, outcome)?, seen.findings());
-                findings.record(packet);
-                return Some(next);
-            }
+            (outcome, _) => leave!(self.first, outcome),
         };
         seen.findings().record(packet);
         self.next(at, Look::Udp.at(packet))

@@ -18,7 +18,7 @@ use crate::SteerError;
 
 /// A sender whose answer takes longer is gone.
 const SILENCE: Duration = Duration::from_secs(120);
-/// Whoever connects says within this time that it is a sender.
+/// A connection has to greet within this time.
 const GREETING: Duration = Duration::from_secs(5);
 /// What a sender says first: the version of the exchange.
 const PROBER: u64 = 1;
@@ -167,7 +167,7 @@ fn say(stream: &mut TcpStream, value: &Value) -> Result<(), SteerError> {
     said.map_err(|error| SteerError::Peer(format!("the connection is broken: {error}")))
 }
 
-/// What is heard of the other end.
+/// What came from the other end.
 enum Heard {
     Value(Value),
     /// It has closed the connection.

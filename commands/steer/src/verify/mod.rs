@@ -205,7 +205,7 @@ fn queues_of(placement: &Placement) -> Vec<u32> {
 fn judge(expected: Option<&Expected>, arrived: &Arrival, by_filter: bool) -> Verdict {
     let Some(expected) = expected else { return Verdict::NotTold };
     let as_planned = match arrived {
-        // What is spread over several queues is no filter's to take.
+        // No filter may take what is to be spread over several queues.
         Arrival::Queue(_) if by_filter && expected.is_spread && expected.queues.len() > 1 => false,
         Arrival::Queue(queue) => expected.queues.contains(queue),
         Arrival::Spread => expected.is_spread,

@@ -3,7 +3,6 @@
 //! All plans are made before any of them is carried out: files that are wrong, or a policy that a device cannot satisfy,
 //! change nothing.
 
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -19,7 +18,7 @@ use crate::stack::PolicyError;
 use crate::stack::run::shared::Shared;
 
 /// Has a running stack read its policy and its flows again, from any thread.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct PolicyReloader(Weak<Shared>);
 
 impl PolicyReloader {
@@ -51,12 +50,6 @@ impl PolicyReloader {
         }
         tracing::info!(policy = %setup.path().display(), "policy and flows were read again");
         Ok(())
-    }
-}
-
-impl std::fmt::Debug for PolicyReloader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PolicyReloader")
     }
 }
 
@@ -92,7 +85,8 @@ fn is_changeable(steward: &Steward, setup: &PolicySetup) -> Result<(), PolicyErr
         ("`simplify`", present.simplify != next.simplify),
         ("`[sharing]`", present.document.sharing != next.document.sharing),
     ];
-    let changed = fixed.into_iter().find(|(_, is_changed)| *is_changed);
-    let path: PathBuf = setup.path().into();
-    changed.map_or(Ok(()), |(what, _)| Err(PolicyError::Fixed { path, what }))
+    match fixed.into_iter().find(|(_, is_changed)| *is_changed) {
+        Some((what, _)) => Err(PolicyError::Fixed { path: setup.path().into(), what }),
+        None => Ok(()),
+    }
 }
