@@ -17,7 +17,7 @@ use weever_wire::MacAddr;
 
 use crate::peers::{self, Leg};
 use crate::samples::Plan;
-use crate::traffic::udp_frame;
+use crate::traffic::{UDP_CHECKSUM, udp_frame};
 use crate::{BenchError, Report, Samples};
 
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -165,7 +165,7 @@ fn simplified() -> Result<Graph, BenchError> {
 
 impl Contender {
     pub(crate) fn link(batch: usize) -> Result<Contender, BenchError> {
-        let (mut link, pool) = replay()?;
+        let (mut link, pool) = replay(replayed_frame()?)?;
         let work = Work::Link(pool.cache());
         Contender::new(format!("link alone, batch {batch}"), batch, &mut link, work)
     }
@@ -179,6 +179,16 @@ impl Contender {
         let graph = host(&HostConfig::serving(service, PORT));
         let graph = graph.map_err(BenchError::of("host graph"))?;
         Contender::graph(name, graph, HOST_SOURCE, batch)
+    }
+
+    /// The host's graph, which gets datagrams without a checksum.
+    pub(crate) fn unsummed(batch: usize) -> Result<Contender, BenchError> {
+        let name = format!("host graph without checksums, batch {batch}");
+        let graph = host(&HostConfig::serving(Service::Discard, PORT));
+        let mut frame = replayed_frame()?;
+        frame[UDP_CHECKSUM].fill(0);
+        let graph = graph.map_err(BenchError::of("host graph"))?;
+        Contender::replaying(frame, name, graph, HOST_SOURCE, batch)
     }
 
     /// The part of the host's graph for a queue that gets UDP to one port.
@@ -198,7 +208,18 @@ impl Contender {
         source: &'static str,
         batch: usize,
     ) -> Result<Contender, BenchError> {
-        let (mut link, pool) = replay()?;
+        Contender::replaying(replayed_frame()?, name, graph, source, batch)
+    }
+
+    /// The same with another frame.
+    fn replaying(
+        frame: Vec<u8>,
+        name: String,
+        graph: Graph,
+        source: &'static str,
+        batch: usize,
+    ) -> Result<Contender, BenchError> {
+        let (mut link, pool) = replay(frame)?;
         let leg = Leg {
             link: link.info().clone(),
             queues: Vec::new(),
@@ -263,13 +284,17 @@ impl Contender {
     }
 }
 
-fn replay() -> Result<(ReplayLink, Pool), BenchError> {
+/// A datagram to the service.
+fn replayed_frame() -> Result<Vec<u8>, BenchError> {
+    let host = MacAddr(ReplayConfig::new(Vec::new()).info.mac);
+    let ends = (MacAddr(PEER_MAC), PEER, host, HOST);
+    udp_frame(ends, PORT, 60).map_err(BenchError::of("frame"))
+}
+
+fn replay(frame: Vec<u8>) -> Result<(ReplayLink, Pool), BenchError> {
     let config = PoolConfig { frames: 1024, ..PoolConfig::default() };
     let pool = Pool::new(config).map_err(BenchError::of("pool"))?;
-    let mut config = ReplayConfig::new(Vec::new());
-    let ends = (MacAddr(PEER_MAC), PEER, MacAddr(config.info.mac), HOST);
-    config.frames = vec![udp_frame(ends, PORT, 60).map_err(BenchError::of("frame"))?];
-    Ok((ReplayLink::new(config), pool))
+    Ok((ReplayLink::new(ReplayConfig::new(vec![frame])), pool))
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ struct Scenario {
     prepare: fn() -> Result<Work, BenchError>,
 }
 
-const SCENARIOS: [Scenario; 19] = [
+const SCENARIOS: [Scenario; 20] = [
     Scenario { name: "receive-1", unit: "packet", prepare: || packets(Service::Discard, 1) },
     Scenario { name: "receive-64", unit: "packet", prepare: || packets(Service::Discard, 64) },
     Scenario {
@@ -64,6 +64,11 @@ const SCENARIOS: [Scenario; 19] = [
         prepare: || through(Contender::simplified(64)?, 64),
     },
     Scenario { name: "split-64", unit: "packet", prepare: || through(Contender::split(64)?, 64) },
+    Scenario {
+        name: "unsummed-64",
+        unit: "packet",
+        prepare: || through(Contender::unsummed(64)?, 64),
+    },
     Scenario { name: "echo-1", unit: "packet", prepare: || packets(Service::Echo, 1) },
     Scenario { name: "echo-64", unit: "packet", prepare: || packets(Service::Echo, 64) },
     Scenario { name: "forward-1", unit: "packet", prepare: || forwarding(1) },

@@ -208,12 +208,18 @@ impl Build<'_> {
 /// How many ways a shortcut may know.
 pub const MAX_WAYS: usize = 32;
 
-/// The tasks that have taken each way of a shortcut.
+/// How many counters of blocks a shortcut may add to.
+pub const MAX_COUNTERS: usize = 8;
+
+/// The tasks that have taken each way of a shortcut, and those that blocks on the way would count.
 #[derive(Debug, Default)]
 pub struct Ways {
     tasks: [Mask; MAX_WAYS],
     /// The ways that have tasks, a bit each: few have, and the others need not be looked at.
     taken: u32,
+    /// The counters that have tasks, likewise.
+    counting: u32,
+    counted: [Mask; MAX_COUNTERS],
 }
 
 impl Ways {
@@ -224,6 +230,32 @@ impl Ways {
     pub fn take(&mut self, way: usize, task: usize) {
         self.tasks[way] |= 1 << task;
         self.taken |= 1 << way;
+    }
+
+    /// Counts a task that has taken a way: adds one to counter number `counter` of the
+    /// [run](crate::CompiledRun::counters) once the task is on its way.
+    ///
+    /// Panics for a counter that cannot be: that is a bug of the shortcut.
+    #[inline]
+    pub fn count(&mut self, counter: usize, task: usize) {
+        self.counted[counter] |= 1 << task;
+        self.counting |= 1 << counter;
+    }
+
+    /// Whether tasks are to be counted.
+    #[inline]
+    pub fn is_counting(&self) -> bool {
+        self.counting != 0
+    }
+
+    /// Removes the counter with the lowest number that has tasks; returns it with them.
+    pub fn take_counted(&mut self) -> Option<(usize, Mask)> {
+        if self.counting == 0 {
+            return None;
+        }
+        let counter = self.counting.trailing_zeros() as usize % MAX_COUNTERS;
+        self.counting &= self.counting - 1;
+        Some((counter, std::mem::take(&mut self.counted[counter])))
     }
 
     /// The one way that all of these tasks, and no others, have taken.
@@ -253,14 +285,15 @@ impl Ways {
     /// Forgets all tasks.
     pub fn clear(&mut self) {
         while self.take_first().is_some() {}
+        while self.take_counted().is_some() {}
     }
 }
 
 /// Judges packets in one step where the nodes of its ways would do it one after the other: what executes a
 /// [compiled run](crate::CompiledRun).
 ///
-/// Only for nodes without state of their own that neither take packets away nor count, start or wake
-/// anything for those that go the usual way.
+/// Only for nodes without state of their own that neither take packets away nor start or wake anything for
+/// those that go the usual way, and count nothing but what the [run](crate::CompiledRun::counters) names.
 pub trait Shortcut: Send {
     /// Sends those tasks of `input`, each with a packet, along a way that its nodes would send there.
     /// Leaves their packets and metadata as those nodes would. A task

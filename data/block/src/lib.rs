@@ -21,7 +21,8 @@ mod shares;
 
 pub use block::{Block, Ports, State};
 pub use block_type::{
-    BlockType, Build, BuildError, Env, MAX_WAYS, ParamDoc, PortDoc, Shortcut, StateKind, Ways,
+    BlockType, Build, BuildError, Env, MAX_COUNTERS, MAX_WAYS, ParamDoc, PortDoc, Shortcut,
+    StateKind, Ways,
 };
 pub use cx::{Claim, Cx, Downstream, Priority, Requests, SpawnRequest, When};
 pub use flows::{FlowClaim, FlowEnds, FlowKey, FlowOwner, FlowOwners, MayMove};

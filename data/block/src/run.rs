@@ -49,7 +49,10 @@ pub trait RunCompiler: Debug + Send + Sync {
 pub struct CompiledRun {
     /// The ways, at most [`MAX_WAYS`](crate::MAX_WAYS). They differ in a port.
     pub ways: Vec<NodeWay>,
-    /// The program. Its executors number the ways as they are here.
+    /// Counters of blocks' own that the program adds to, at most [`MAX_COUNTERS`](crate::MAX_COUNTERS): each a node
+    /// and the number that its block gives the counter.
+    pub counters: Vec<(NodeId, u32)>,
+    /// The program. Its executors number the ways and counters as they are here.
     pub program: Arc<dyn RunProgram>,
 }
 

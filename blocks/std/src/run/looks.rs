@@ -273,11 +273,12 @@ impl Look {
         !matches!(self, Look::Udp | Look::Icmp | Look::Icmp6 | Look::Tcp)
     }
 
-    /// The outcome of a look at what a packet carries, or [`UNUSUAL`].
+    /// The outcome of a look at what a packet carries, or [`UNUSUAL`]. Of a datagram with an outcome, `checksum`
+    /// becomes the kind.
     #[inline(always)]
-    pub(super) fn at(self, packet: &mut Buffer) -> usize {
+    pub(super) fn at(self, packet: &mut Buffer, checksum: &mut Checksum) -> usize {
         let found = match self {
-            Look::Udp => udp(packet),
+            Look::Udp => udp(packet, checksum),
             Look::Icmp => icmp(packet),
             Look::Icmp6 => icmp6(packet),
             Look::Tcp => tcp(packet),
@@ -303,13 +304,13 @@ fn carries(packet: &Buffer, wanted: u8) -> bool {
     }
 }
 
-/// Datagrams without a checksum, or with a partial one, are left to the block, which counts them.
 #[inline(always)]
-fn udp(packet: &mut Buffer) -> Option<usize> {
-    let sound = carries(packet, protocol::UDP)
-        && udp::valid_length(packet)
-        && udp::verify(packet) == Checksum::Valid;
-    sound.then_some(0)
+fn udp(packet: &mut Buffer, checksum: &mut Checksum) -> Option<usize> {
+    if !carries(packet, protocol::UDP) || !udp::valid_length(packet) {
+        return None;
+    }
+    *checksum = udp::verify(packet);
+    (*checksum != Checksum::Wrong).then_some(0)
 }
 
 #[inline(always)]

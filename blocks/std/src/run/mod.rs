@@ -21,10 +21,12 @@ mod tiles;
 
 use std::sync::Arc;
 
-use weever_block::{BlockType, CompiledRun, NodeWay, RunCompiler, RunStart};
+use weever_block::{BlockType, CompiledRun, MAX_COUNTERS, NodeWay, RunCompiler, RunStart};
 
 use plan::Planner;
 use program::Program;
+
+use crate::udp::VALID_CHECKSUM;
 
 /// The fewest nodes with blocks of their own that the longest way of a run must pass: a shorter one costs as
 /// much as the nodes.
@@ -37,11 +39,14 @@ pub struct Compiler;
 impl RunCompiler for Compiler {
     fn compile(&self, start: &RunStart<'_>) -> Option<CompiledRun> {
         let tree = Planner::new(start)?.plan()?;
-        let (program, ways) = Program::of(tree);
+        let counts =
+            |node| (start.type_of)(node).is_some_and(|of| std::ptr::eq(of, &VALID_CHECKSUM));
+        let (program, ways, counters) = Program::of(tree, &counts);
         let tested = |node| !(start.type_of)(node).is_some_and(BlockType::is_observer);
         let passed = |way: &NodeWay| way.iter().filter(|(node, _)| tested(*node)).count();
         let longest = ways.iter().map(passed).max()?;
-        (longest >= MIN_NODES).then(|| CompiledRun { ways, program: Arc::new(program) })
+        let gains = longest >= MIN_NODES && counters.len() <= MAX_COUNTERS;
+        gains.then(|| CompiledRun { ways, counters, program: Arc::new(program) })
     }
 
     fn before(&self, start: &RunStart<'_>) -> u64 {

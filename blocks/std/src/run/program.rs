@@ -5,7 +5,9 @@ use std::sync::Arc;
 use weever_block::{
     Buffer, BuildError, Burst, Cx, Env, Mask, NodeWay, RunProgram, Shortcut, Snapshot, Ways, bits,
 };
+use weever_graph::NodeId;
 use weever_net::state::NetState;
+use weever_net::udp::Checksum;
 
 use super::acts::{Around, Host, Run};
 use super::looks::{Look, Seen};
@@ -40,7 +42,13 @@ pub(super) struct Program {
     steps: Arc<[Step]>,
     choices: Arc<[Branch]>,
     acts: Arc<[Deed]>,
+    /// By way, the first of the run's counters for each node on it that counts [such](UNSUMMED) datagrams.
+    counts: Arc<[Box<[u8]>]>,
 }
+
+/// The kinds of datagrams that are right though nobody can sum them, in the order in which
+/// [`VALID_CHECKSUM`](crate::udp::VALID_CHECKSUM) counts them.
+const UNSUMMED: [Checksum; 2] = [Checksum::Absent, Checksum::Partial];
 
 /// Where the looks at datagrams are, if a program begins with them: each family's one after the other, each behind the
 /// first outcome of the one before. They are one function, in which no look has to be found, and what one has found the
@@ -134,14 +142,29 @@ impl Usual {
 }
 
 impl Program {
-    /// The program of a tree, and the ways in its numbering.
-    pub(super) fn of(tree: Tree) -> (Program, Vec<NodeWay>) {
+    /// The program of a tree, and in its numbering the ways, and the counters of those nodes on them that count
+    /// datagrams [nobody can sum](UNSUMMED).
+    pub(super) fn of(
+        tree: Tree,
+        counts: &dyn Fn(NodeId) -> bool,
+    ) -> (Program, Vec<NodeWay>, Vec<(NodeId, u32)>) {
         let (mut draft, mut ways) = (Draft::default(), Vec::new());
         let first = draft.add(tree, &mut ways);
         let Draft { steps, choices, acts } = draft;
         let usual = Usual::of(first, &steps);
         let (steps, choices, acts) = (steps.into(), choices.into(), acts.into());
-        (Program { first, usual, steps, choices, acts }, ways)
+        let (counts, counters) = counters(&ways, counts);
+        (Program { first, usual, steps, choices, acts, counts }, ways, counters)
+    }
+
+    /// Sends a task along a way on which its datagram, of one of the [kinds](UNSUMMED), is counted.
+    #[inline(never)]
+    fn take_counted(&self, ways: &mut Ways, way: usize, task: usize, checksum: Checksum) {
+        ways.take(way, task);
+        let Some(kind) = UNSUMMED.iter().position(|kind| *kind == checksum) else { return };
+        for first in self.counts.get(way).into_iter().flatten() {
+            ways.count(usize::from(*first) + kind, task);
+        }
     }
 
     /// Where the program goes on with a packet after the usual looks.
@@ -151,6 +174,7 @@ impl Program {
         usual: Usual,
         net: Option<&NetState>,
         packet: &mut Buffer,
+        checksum: &mut Checksum,
     ) -> Option<u16> {
         let mut seen = Seen::of(packet);
         macro_rules! leave {
@@ -180,7 +204,7 @@ impl Program {
             (outcome, _) => leave!(self.first, outcome),
         };
         seen.findings().record(packet);
-        self.next(at, Look::Udp.at(packet))
+        self.next(at, Look::Udp.at(packet, checksum))
     }
 
     /// The place behind an outcome of a look; `None`: it has none.
@@ -191,7 +215,13 @@ impl Program {
 
     /// Where the program goes on with a packet after the looks that begin here.
     #[inline(never)]
-    fn look(&self, mut at: u16, net: Option<&NetState>, packet: &mut Buffer) -> Option<u16> {
+    fn look(
+        &self,
+        mut at: u16,
+        net: Option<&NetState>,
+        packet: &mut Buffer,
+        checksum: &mut Checksum,
+    ) -> Option<u16> {
         let mut seen = Seen::of(packet);
         while let Some(step) = self.steps.get(usize::from(at)) {
             if step.look.is_at_header() {
@@ -199,29 +229,30 @@ impl Program {
                 continue;
             }
             seen.findings().record(packet);
-            return step.next.get(step.look.at(packet)).copied();
+            return step.next.get(step.look.at(packet, checksum)).copied();
         }
         seen.findings().record(packet);
         Some(at)
     }
 
-    /// The way of a packet.
+    /// The way of a packet, and the kind of its checksum if it is a datagram.
     #[inline(always)]
     fn way(
         &self,
         net: Option<&NetState>,
         around: &mut Surroundings<'_>,
         packet: &mut Buffer,
-    ) -> Option<usize> {
+    ) -> Option<(usize, Checksum)> {
+        let mut checksum = Checksum::Valid;
         let mut at = match self.usual {
-            Some(usual) => self.look_as_usual(usual, net, packet)?,
+            Some(usual) => self.look_as_usual(usual, net, packet, &mut checksum)?,
             None => self.first,
         };
         loop {
             if at & WAY != 0 {
-                return (at != NOWHERE).then_some(usize::from(at & !WAY));
+                return (at != NOWHERE).then_some((usize::from(at & !WAY), checksum));
             } else if usize::from(at) < self.steps.len() {
-                at = self.look(at, net, packet)?;
+                at = self.look(at, net, packet, &mut checksum)?;
             } else if at & ACT != 0 {
                 at = self.act(at, around, packet);
             } else {
@@ -248,6 +279,26 @@ impl Program {
         let (choice, next) = self.choices.get(usize::from(at & !CHOICE))?;
         next.get(choice.port(packet, net)).copied()
     }
+}
+
+/// The counters of the nodes on ways that count, and by way the number of each node's first one.
+fn counters(
+    ways: &[NodeWay],
+    counts: &dyn Fn(NodeId) -> bool,
+) -> (Arc<[Box<[u8]>]>, Vec<(NodeId, u32)>) {
+    let mut counters: Vec<(NodeId, u32)> = Vec::new();
+    let mut first = |node: NodeId| {
+        let known = counters.iter().position(|(of, _)| *of == node);
+        let first = known.unwrap_or(counters.len());
+        if known.is_none() {
+            counters.extend((0..UNSUMMED.len() as u32).map(|counter| (node, counter)));
+        }
+        first as u8
+    };
+    let mut on_way = |way: &NodeWay| -> Box<[u8]> {
+        way.iter().filter(|(node, _)| counts(*node)).map(|(node, _)| first(*node)).collect()
+    };
+    (ways.iter().map(&mut on_way).collect(), counters)
 }
 
 impl RunProgram for Program {
@@ -297,8 +348,10 @@ impl Shortcut for Executor {
         for task in bits(input) {
             let packet = burst.get_mut(task);
             let way = |packet| self.program.way(net, &mut around, packet);
-            if let Some(way) = packet.and_then(way) {
-                ways.take(way, task);
+            match packet.and_then(way) {
+                Some((way, Checksum::Valid)) => ways.take(way, task),
+                Some((way, checksum)) => self.program.take_counted(ways, way, task, checksum),
+                None => {}
             }
         }
     }
@@ -319,7 +372,7 @@ mod tests {
     fn looks_at_one_family_alone_are_one_function_too() {
         let none = || Tree::Way(NodeWay::default());
         let usual = |families| {
-            let (program, _) = Program::of(Tree::Look(Look::Link, families));
+            let (program, ..) = Program::of(Tree::Look(Look::Link, families), &|_| false);
             program.usual.map(|usual| (usual.four, usual.six))
         };
         assert_eq!(usual(vec![in_row(FOUR), in_row(SIX)]), Some((Some(1), Some(5))));

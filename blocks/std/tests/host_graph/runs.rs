@@ -8,6 +8,7 @@ use weever_models::{HostConfig, Service, host};
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::NetConfig;
 use weever_packet::Flags;
+use weever_wire::checksum::{self, Pseudo};
 use weever_wire::icmpv4::IcmpRepr;
 use weever_wire::icmpv6::Icmpv6Repr;
 use weever_wire::ipv4::protocol;
@@ -117,6 +118,12 @@ fn frames() -> Vec<Vec<u8>> {
     let datagram = udp_datagram(peer, SocketAddrV4::new(HOST, ECHO), b"to be changed");
     let mut without_checksum = datagram.clone();
     without_checksum[26..28].fill(0);
+    let mut partial = datagram.clone();
+    let pseudo = checksum::pseudo_v4(PEER, HOST, protocol::UDP, datagram.len() as u16 - 20);
+    partial[26..28].copy_from_slice(&pseudo.to_be_bytes());
+    let mut partial6 = udp6((PEER6, 5000), (HOST6, ECHO), 64, b"six");
+    let pseudo = Pseudo::v6(&pair(PEER6, HOST6), protocol::UDP, partial6.len() as u32 - 40).sum();
+    partial6[46..48].copy_from_slice(&pseudo.to_be_bytes());
     let mut options =
         ipv4(ipv4_repr(PEER, HOST, protocol::UDP), &[&[1; 4], &datagram[20..]].concat());
     options = patched(&options, 0, 0x46);
@@ -133,6 +140,8 @@ fn frames() -> Vec<Vec<u8>> {
         from_peer(&udp_datagram(peer, elsewhere, b"on its way")),
         from_peer(&udp_datagram(elsewhere, peer, b"elsewhere's")),
         from_peer(&without_checksum),
+        from_peer(&partial),
+        from_peer6(&partial6),
         from_peer(&options),
         tagged(&udp(5000, ECHO, b"hello"), 0, 3),
         tagged(&udp(5000, ECHO, b"in a VLAN of ours"), VLAN, 3),

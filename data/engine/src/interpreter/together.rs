@@ -150,7 +150,10 @@ impl Walk<'_> {
         if !self.observe(code, way, tasks) {
             return None;
         }
-        self.state.ways.clear();
+        let _ = self.state.ways.take_first();
+        if self.state.ways.is_counting() {
+            self.count_own(code, shortcut, tasks);
+        }
         self.runtime.counters.add(counter, n);
         #[cfg(test)]
         self.state.taken.push((counter, tasks));

@@ -360,7 +360,22 @@ impl Walk<'_> {
                 self.state.taken.push((plan.counter, tasks));
             }
         }
-        input & !left
+        let taken = input & !left;
+        if self.state.ways.is_counting() {
+            self.count_own(code, shortcut, taken);
+        }
+        taken
+    }
+
+    /// Adds those of the tasks that a shortcut has counted, and that are on their way, to counters of blocks.
+    #[inline(never)]
+    pub(super) fn count_own(&mut self, code: &EntryCode, shortcut: u32, taken: Mask) {
+        let own = &code.shortcut_counters[span(&code.shortcuts[shortcut as usize].counters)];
+        while let Some((counter, tasks)) = self.state.ways.take_counted() {
+            if let Some(counter) = own.get(counter) {
+                self.runtime.counters.add(*counter, u64::from(number_of(tasks & taken)));
+            }
+        }
     }
 }
 

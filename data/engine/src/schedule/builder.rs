@@ -4,17 +4,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use weever_block::{NodeWay, RunCompiler};
+use weever_block::RunCompiler;
 use weever_graph::{Graph, NodeId, NodeKind, Op, PortId};
 
 use super::kept::Kept;
 use super::program::{DropSlot, EMPTY_SLOT, EntryCode, FIRST_STEP_SLOT, NodePlan, Operand, Step};
-use super::program::{KnownRun, Next, NextPlace, ShortcutSource, StepKind, TASKS_SLOT, Wake};
+use super::program::{KnownRun, Next, NextPlace, Run, ShortcutSource, StepKind, TASKS_SLOT, Wake};
 use crate::slots::{Counter, Slots, WayCounters};
 
-/// The runs of a graph by their first nodes: the number of the executor, and the ways; `None` where there is
-/// nothing to gain.
-pub(super) type Runs = HashMap<NodeId, Option<(u32, Arc<[NodeWay]>)>>;
+/// The runs of a graph by their first nodes; `None` where there is nothing to gain.
+pub(super) type Runs = HashMap<NodeId, Option<Run<NodeId>>>;
 
 /// Builds the code of one entry.
 pub(super) struct EntryBuilder<'a> {

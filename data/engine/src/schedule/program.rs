@@ -126,12 +126,33 @@ pub(crate) struct ShortcutSource {
 pub(crate) struct KnownRun {
     /// What it depended on [before](weever_block::RunCompiler::before) the node.
     pub(crate) before: u64,
-    /// The shortcut's number and its ways, with places for nodes; `None`: nothing is gained there.
-    pub(crate) found: Option<(u32, Arc<[PlaceWay]>)>,
+    /// The run, with places for nodes; `None`: nothing is gained there.
+    pub(crate) found: Option<Run<u32>>,
 }
 
-/// A way, as the places of nodes, each with the port by which it is left.
-pub(crate) type PlaceWay = Box<[(u32, u32)]>;
+/// A compiled run, with what stands for nodes: their numbers in a graph, or their places.
+#[derive(Clone, Debug)]
+pub(crate) struct Run<N> {
+    /// The number of the shortcut.
+    pub(crate) number: u32,
+    /// By way, the nodes passed, each with the port by which it is left.
+    pub(crate) ways: Arc<[Vec<(N, u32)>]>,
+    /// The nodes whose own counters it adds to, each with the number of the counter.
+    pub(crate) counters: Arc<[(N, u32)]>,
+}
+
+impl<N: Copy> Run<N> {
+    /// The same run with other names of nodes; `None` if one has none.
+    pub(crate) fn renamed<M>(&self, name: impl Fn(N) -> Option<M>) -> Option<Run<M>> {
+        let rename = |(node, number): &(N, u32)| Some((name(*node)?, *number));
+        let ways = self.ways.iter().map(|way| way.iter().map(rename).collect::<Option<Vec<_>>>());
+        Some(Run {
+            number: self.number,
+            ways: ways.collect::<Option<_>>()?,
+            counters: self.counters.iter().map(rename).collect::<Option<_>>()?,
+        })
+    }
+}
 
 /// A shortcut in an entry.
 #[derive(Clone, Debug)]
@@ -140,6 +161,8 @@ pub(crate) struct ShortcutPlan {
     pub(crate) number: u32,
     /// Its ways, in its own numbering.
     pub(crate) ways: Range<u32>,
+    /// The counters of blocks that it adds to, likewise.
+    pub(crate) counters: Range<u32>,
 }
 
 /// The effect of taking a way. Most of the steps that it passes are *inside* it: no other step looks
@@ -177,6 +200,7 @@ pub(crate) struct EntryCode {
     pub(crate) shortcuts: Vec<ShortcutPlan>,
     /// `None`: the way does not exist in this graph.
     pub(crate) ways: Vec<Option<WayPlan>>,
+    pub(crate) shortcut_counters: Vec<Counter>,
     pub(crate) way_slots: Vec<u32>,
     pub(crate) way_steps: Vec<Steps>,
     pub(crate) observers: Vec<u32>,
@@ -366,8 +390,7 @@ impl Program {
                 *source = None;
             }
         }
-        self.runs
-            .retain(|_, run| run.found.as_ref().is_none_or(|(number, _)| used.contains(number)));
+        self.runs.retain(|_, run| run.found.as_ref().is_none_or(|run| used.contains(&run.number)));
     }
 
     /// The most steps that any entry has.

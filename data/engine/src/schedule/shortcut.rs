@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use weever_block::{BlockType, MAX_WAYS, NodeWay, RunProgram, RunStart};
+use weever_block::{BlockType, MAX_COUNTERS, MAX_WAYS, NodeWay, RunProgram, RunStart};
 use weever_graph::{NodeId, NodeKind, Op};
 
 use super::builder::{EntryBuilder, EntrySlots, append};
-use super::program::{KnownRun, PlaceWay, ShortcutPlan, ShortcutSource, StepKind, Steps, WayPlan};
+use super::program::{KnownRun, Run, ShortcutPlan, ShortcutSource, StepKind, Steps, WayPlan};
 use crate::slots::Counter;
 
 /// The effect of a way on a task.
@@ -31,15 +31,14 @@ impl EntryBuilder<'_> {
         if self.covered.contains(&start) && !self.resumed.contains(&start) {
             return None;
         }
-        let (number, ways) = self.run(start)?;
+        let run = self.run(start)?;
         let follow = |way: &NodeWay| self.follow_nodes(way, start, order);
-        let ways: Vec<_> = ways.iter().take(MAX_WAYS).map(follow).collect();
-        Some(self.add_shortcut(number, start, &ways, (order, layout)))
+        let ways: Vec<_> = run.ways.iter().take(MAX_WAYS).map(follow).collect();
+        Some(self.add_shortcut(&run, start, &ways, (order, layout)))
     }
 
-    /// The run that begins at a node: the engine's number of its executor, and its ways. Another entry that
-    /// reaches the node has the same.
-    fn run(&mut self, start: NodeId) -> Option<(u32, Arc<[NodeWay]>)> {
+    /// The run that begins at a node. Another entry that reaches the node has the same.
+    fn run(&mut self, start: NodeId) -> Option<Run<NodeId>> {
         if let Some(known) = self.runs.get(&start) {
             return known.clone();
         }
@@ -52,33 +51,28 @@ impl EntryBuilder<'_> {
             Some(known) => known,
             None => {
                 let run = compiler.compile(&begin);
-                run.map(|run| {
-                    let number = self.number(start, run.program);
-                    (number, run.ways.into())
+                run.map(|run| Run {
+                    number: self.number(start, run.program),
+                    ways: run.ways.into(),
+                    counters: run.counters.into(),
                 })
             }
         };
-        let places = |way: &NodeWay| -> PlaceWay {
-            way.iter().map(|(node, port)| (self.nodes[node.index()].place, *port)).collect()
-        };
-        let known = found.as_ref().map(|(number, ways): &(u32, Arc<[NodeWay]>)| {
-            (*number, ways.iter().map(places).collect())
-        });
+        let place_of = |node: NodeId| Some(self.nodes[node.index()].place);
+        let known = found.as_ref().and_then(|run| run.renamed(place_of));
         self.known_runs.insert(place, KnownRun { before, found: known });
         self.runs.insert(start, found.clone());
         found
     }
 
     /// The run of the previous graph, if nothing that it depends on has changed.
-    fn previous_run(&self, start: NodeId, before: u64) -> Option<Option<(u32, Arc<[NodeWay]>)>> {
+    fn previous_run(&self, start: NodeId, before: u64) -> Option<Option<Run<NodeId>>> {
         let known = self.known_runs.get(&self.nodes[start.index()].place)?;
         if self.kept.is_touched(start) || known.before != before {
             return None;
         }
-        let Some((number, ways)) = &known.found else { return Some(None) };
-        let node = |(place, port): &(u32, u32)| Some((self.order[self.kept.turn(*place)?], *port));
-        let ways = ways.iter().map(|way| way.iter().map(node).collect::<Option<NodeWay>>());
-        Some(Some((*number, ways.collect::<Option<_>>()?)))
+        let Some(run) = &known.found else { return Some(None) };
+        Some(Some(run.renamed(|place| Some(self.order[self.kept.turn(place)?]))?))
     }
 
     /// The engine's number of what executes a program from a node on.
@@ -95,7 +89,7 @@ impl EntryBuilder<'_> {
 
     fn add_shortcut(
         &mut self,
-        number: u32,
+        run: &Run<NodeId>,
         start: NodeId,
         ways: &[Option<Walked>],
         (order, layout): (&[NodeId], &EntrySlots),
@@ -114,7 +108,11 @@ impl EntryBuilder<'_> {
         let first = self.code.ways.len() as u32;
         self.code.ways.extend(ways);
         let ways = first..self.code.ways.len() as u32;
-        self.code.shortcuts.push(ShortcutPlan { number, ways });
+        let own =
+            |(node, counter): &(NodeId, u32)| self.nodes[node.index()].own.plus(*counter as usize);
+        let counters: Vec<Counter> = run.counters.iter().take(MAX_COUNTERS).map(own).collect();
+        let counters = append(&mut self.code.shortcut_counters, &counters);
+        self.code.shortcuts.push(ShortcutPlan { number: run.number, ways, counters });
         self.code.shortcuts.len() as u32 - 1
     }
 

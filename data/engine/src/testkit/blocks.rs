@@ -309,7 +309,11 @@ impl RunCompiler for QuickAndSwift {
         });
         let both: NodeWay = past.map_or(NodeWay::new(), |past| vec![yes, past]);
         // Swift is an end of the last one, where there is a Swift.
-        Some(CompiledRun { ways: vec![both, vec![no], vec![yes]], program: Arc::new(*self) })
+        Some(CompiledRun {
+            ways: vec![both, vec![no], vec![yes]],
+            counters: Vec::new(),
+            program: Arc::new(*self),
+        })
     }
 
     fn before(&self, _: &RunStart<'_>) -> u64 {

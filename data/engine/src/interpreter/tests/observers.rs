@@ -64,7 +64,7 @@ impl RunCompiler for Past {
     fn compile(&self, start: &RunStart<'_>) -> Option<CompiledRun> {
         let begins = start.node == NodeId(0);
         let ways = vec![vec![(NodeId(0), 0), (NodeId(1), 0)]];
-        begins.then(|| CompiledRun { ways, program: Arc::new(*self) })
+        begins.then(|| CompiledRun { ways, counters: Vec::new(), program: Arc::new(*self) })
     }
 
     fn before(&self, _: &RunStart<'_>) -> u64 {
