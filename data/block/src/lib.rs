@@ -31,5 +31,5 @@ pub use kinds::{
     tasks_marked, tasks_where, validator, validator_with,
 };
 pub use registry::{BY_PREDICATE, PARTS, Registry, TABLE, WORKER};
-pub use run::{CompiledRun, NodeWay, RunCompiler, RunProgram, RunStart};
+pub use run::{CompiledRun, NodeWay, OwnCounter, RunCompiler, RunProgram, RunStart};
 pub use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, bits, number_of};

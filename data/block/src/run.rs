@@ -19,6 +19,9 @@ use crate::{BlockType, BuildError, Env, Shortcut};
 /// the port in the graph by which they leave it. Every node that is reached and not listed is an end.
 pub type NodeWay = Vec<(NodeId, u32)>;
 
+/// A counter of a block's own: its node, and the number that the block gives it.
+pub type OwnCounter = (NodeId, u32);
+
 /// The place in a graph at which a run would begin.
 pub struct RunStart<'a> {
     /// The graph.
@@ -49,9 +52,8 @@ pub trait RunCompiler: Debug + Send + Sync {
 pub struct CompiledRun {
     /// The ways, at most [`MAX_WAYS`](crate::MAX_WAYS). They differ in a port.
     pub ways: Vec<NodeWay>,
-    /// Counters of blocks' own that the program adds to, at most [`MAX_COUNTERS`](crate::MAX_COUNTERS): each a node
-    /// and the number that its block gives the counter.
-    pub counters: Vec<(NodeId, u32)>,
+    /// The counters that the program adds to, at most [`MAX_COUNTERS`](crate::MAX_COUNTERS).
+    pub counters: Vec<OwnCounter>,
     /// The program. Its executors number the ways and counters as they are here.
     pub program: Arc<dyn RunProgram>,
 }

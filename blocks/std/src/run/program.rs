@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use weever_block::{
-    Buffer, BuildError, Burst, Cx, Env, Mask, NodeWay, RunProgram, Shortcut, Snapshot, Ways, bits,
+    Buffer, BuildError, Burst, Cx, Env, Mask, NodeWay, OwnCounter, RunProgram, Shortcut, Snapshot,
+    Ways, bits,
 };
 use weever_graph::NodeId;
 use weever_net::state::NetState;
@@ -42,9 +43,11 @@ pub(super) struct Program {
     steps: Arc<[Step]>,
     choices: Arc<[Branch]>,
     acts: Arc<[Deed]>,
-    /// By way, the first of the run's counters for each node on it that counts [such](UNSUMMED) datagrams.
-    counts: Arc<[Box<[u8]>]>,
+    counts: CountsOfWays,
 }
+
+/// By way, the first of the run's counters for each node on it that counts [such](UNSUMMED) datagrams.
+type CountsOfWays = Arc<[Box<[u8]>]>;
 
 /// The kinds of datagrams that are right though nobody can sum them, in the order in which
 /// [`VALID_CHECKSUM`](crate::udp::VALID_CHECKSUM) counts them.
@@ -147,7 +150,7 @@ impl Program {
     pub(super) fn of(
         tree: Tree,
         counts: &dyn Fn(NodeId) -> bool,
-    ) -> (Program, Vec<NodeWay>, Vec<(NodeId, u32)>) {
+    ) -> (Program, Vec<NodeWay>, Vec<OwnCounter>) {
         let (mut draft, mut ways) = (Draft::default(), Vec::new());
         let first = draft.add(tree, &mut ways);
         let Draft { steps, choices, acts } = draft;
@@ -157,10 +160,9 @@ impl Program {
         (Program { first, usual, steps, choices, acts, counts }, ways, counters)
     }
 
-    /// Sends a task along a way on which its datagram, of one of the [kinds](UNSUMMED), is counted.
+    /// Counts a task on its way whose datagram is of one of the [kinds](UNSUMMED).
     #[inline(never)]
-    fn take_counted(&self, ways: &mut Ways, way: usize, task: usize, checksum: Checksum) {
-        ways.take(way, task);
+    fn count(&self, ways: &mut Ways, way: usize, task: usize, checksum: Checksum) {
         let Some(kind) = UNSUMMED.iter().position(|kind| *kind == checksum) else { return };
         for first in self.counts.get(way).into_iter().flatten() {
             ways.count(usize::from(*first) + kind, task);
@@ -235,24 +237,24 @@ impl Program {
         Some(at)
     }
 
-    /// The way of a packet, and the kind of its checksum if it is a datagram.
+    /// The way of a packet. Of a datagram, `checksum` becomes the kind.
     #[inline(always)]
     fn way(
         &self,
         net: Option<&NetState>,
         around: &mut Surroundings<'_>,
         packet: &mut Buffer,
-    ) -> Option<(usize, Checksum)> {
-        let mut checksum = Checksum::Valid;
+        checksum: &mut Checksum,
+    ) -> Option<usize> {
         let mut at = match self.usual {
-            Some(usual) => self.look_as_usual(usual, net, packet, &mut checksum)?,
+            Some(usual) => self.look_as_usual(usual, net, packet, checksum)?,
             None => self.first,
         };
         loop {
             if at & WAY != 0 {
-                return (at != NOWHERE).then_some((usize::from(at & !WAY), checksum));
+                return (at != NOWHERE).then_some(usize::from(at & !WAY));
             } else if usize::from(at) < self.steps.len() {
-                at = self.look(at, net, packet, &mut checksum)?;
+                at = self.look(at, net, packet, checksum)?;
             } else if at & ACT != 0 {
                 at = self.act(at, around, packet);
             } else {
@@ -282,11 +284,8 @@ impl Program {
 }
 
 /// The counters of the nodes on ways that count, and by way the number of each node's first one.
-fn counters(
-    ways: &[NodeWay],
-    counts: &dyn Fn(NodeId) -> bool,
-) -> (Arc<[Box<[u8]>]>, Vec<(NodeId, u32)>) {
-    let mut counters: Vec<(NodeId, u32)> = Vec::new();
+fn counters(ways: &[NodeWay], counts: &dyn Fn(NodeId) -> bool) -> (CountsOfWays, Vec<OwnCounter>) {
+    let mut counters: Vec<OwnCounter> = Vec::new();
     let mut first = |node: NodeId| {
         let known = counters.iter().position(|(of, _)| *of == node);
         let first = known.unwrap_or(counters.len());
@@ -346,12 +345,12 @@ impl Shortcut for Executor {
         let mut around =
             Surroundings { host: self.host.as_mut().map(|host| (host, cx)), loaded: None };
         for task in bits(input) {
-            let packet = burst.get_mut(task);
-            let way = |packet| self.program.way(net, &mut around, packet);
-            match packet.and_then(way) {
-                Some((way, Checksum::Valid)) => ways.take(way, task),
-                Some((way, checksum)) => self.program.take_counted(ways, way, task, checksum),
-                None => {}
+            let mut checksum = Checksum::Valid;
+            let way = |packet| self.program.way(net, &mut around, packet, &mut checksum);
+            let Some(way) = burst.get_mut(task).and_then(way) else { continue };
+            ways.take(way, task);
+            if checksum != Checksum::Valid {
+                self.program.count(ways, way, task, checksum);
             }
         }
     }
