@@ -270,8 +270,15 @@ fn becomes_a_daemon(user: &str) {
     let mut server = lab.start(&["/usr/bin/python3", "-c", DAEMON, user]);
     written(&lab, "daemon", &mut server);
     assert!(server.child.wait().unwrap().success(), "{}", server.told());
-    // What is held for the child is not counted, as it is not listed.
-    lab.await_listed(": 0 queues, 0 sockets", 1);
+    // Its ports are held for the child, and listed so.
+    lab.await_listed(": 0 queues", 1);
+    for port in [9100, 9101, 9102] {
+        let listed = lab.await_listed(&format!(":{port} "), 1);
+        assert!(
+            listed.lines().any(|line| line.contains("held") && line.contains(&format!(":{port} "))),
+            "{listed}"
+        );
+    }
     // At the first attempt: nobody has the listener on a queue.
     let connect = |to| lab.net.right.run(|| TcpStream::connect((to, 9100)));
     let streams = BOTH.map(|to| connect(to).unwrap_or_else(|e| panic!("{e}; {}", server.told())));

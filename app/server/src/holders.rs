@@ -23,12 +23,15 @@ use weever_net::stream::{StreamEvent, StreamId, StreamRequest};
 
 use crate::channels::{Channel, Channels};
 use crate::passage::{Action, Told};
+use crate::request::Identity;
 use crate::stream::{close, note};
 use crate::streams::Streams;
 
 /// A connection that holds streams, or listeners.
 pub(crate) struct HolderEntry {
     pub(crate) key: u64,
+    /// The application that opened it.
+    pub(crate) owner: Identity,
     pub(crate) listeners: Vec<HeldListener>,
 }
 

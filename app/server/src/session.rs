@@ -72,9 +72,10 @@ impl Session {
                 return self.open_queue(server, version, &name, geometry);
             }
             (Request::Hold { holder, key, stream, listeners }, None) => {
+                let owner = self.identity.clone();
                 let held = match listeners {
-                    true => server.hold_listeners(holder, key),
-                    false => server.hold(holder, key, stream),
+                    true => server.hold_listeners(holder, key, owner),
+                    false => server.hold(holder, key, stream, owner),
                 };
                 held.map(|(holder, key)| {
                     (self.queue, self.holds) = (Some(holder), true);

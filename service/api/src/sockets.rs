@@ -106,15 +106,16 @@ pub struct AppQueueStatus {
 pub struct SocketStatus {
     /// Its number.
     pub socket: u32,
-    /// The number of its application queue.
+    /// The number of its application queue, or of what holds it.
     pub queue: u32,
     /// The application's name.
     pub application: String,
-    /// Its process.
+    /// Its process; of one that is held, the one from which others inherit it, which may have ended.
     pub pid: u32,
     /// Its user.
     pub uid: u32,
-    /// `open`, `connected` to a peer, or `listening` for TCP connections.
+    /// `open`, `connected` to a peer, `listening` for TCP connections, or `held`: a listener of a program that has forked
+    /// or has closed its queue, which keeps its port and has connections wait for a process that listens there.
     pub state: String,
     /// The packets it receives: our address and port, with `*` for any, then the source or the
     /// interface that they must come by.

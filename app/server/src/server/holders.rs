@@ -6,7 +6,7 @@ use weever_net::demux::{Binding, Holder};
 
 use super::{AppServer, Socket, new_key};
 use crate::holders::{Claimed, HeldListener, HolderEntry, LastingListener};
-use crate::request::{QueueId, ServerError, TransportPort};
+use crate::request::{Identity, QueueId, ServerError, TransportPort};
 use crate::worker::Command;
 
 impl AppServer {
@@ -25,8 +25,8 @@ impl AppServer {
         self.tell_all(|| Command::Serve { socket, serves })
     }
 
-    /// A new holder of the streams that a queue or another holder has, or of the one with this number, and its key. It
-    /// is in effect once [`settle`](Self::settle) returns.
+    /// A new holder, this application's, of the streams that a queue or another holder has, or of the one with this
+    /// number, and its key. It is in effect once [`settle`](Self::settle) returns.
     ///
     /// # Errors
     /// [`ServerError::NoHolder`] when there is none with this number and key, [`ServerError::Stuck`].
@@ -35,25 +35,31 @@ impl AppServer {
         from: u32,
         key: u64,
         only: Option<u32>,
+        owner: Identity,
     ) -> Result<(u32, u64), ServerError> {
-        let (to, own) = self.add_holder(from, key)?;
+        let (to, own) = self.add_holder(from, key, owner)?;
         self.tell_all(|| Command::Share { from, to, only })?;
         Ok((to, own))
     }
 
-    fn add_holder(&mut self, from: u32, key: u64) -> Result<(u32, u64), ServerError> {
+    fn add_holder(
+        &mut self,
+        from: u32,
+        key: u64,
+        owner: Identity,
+    ) -> Result<(u32, u64), ServerError> {
         let known = self.queues.get(&from).map(|queue| queue.key);
         if known.or(self.holders.get(&from).map(|holder| holder.key)) != Some(key) {
             return Err(ServerError::NoHolder(from));
         }
         let (to, own) = (self.next_queue, new_key());
         self.next_queue += 1;
-        self.holders.insert(to, HolderEntry { key: own, listeners: Vec::new() });
+        self.holders.insert(to, HolderEntry { key: own, owner, listeners: Vec::new() });
         Ok((to, own))
     }
 
-    /// A new holder of the listeners that a queue or another holder has, and its key: while no process serves them,
-    /// connections wait. It is in effect once [`settle`](Self::settle) returns.
+    /// A new holder, this application's, of the listeners that a queue or another holder has, and its key: while no
+    /// process serves them, connections wait. It is in effect once [`settle`](Self::settle) returns.
     ///
     /// # Errors
     /// As [`hold`](Self::hold), and those of [`open_socket`](Self::open_socket); nothing is left behind.
@@ -61,8 +67,9 @@ impl AppServer {
         &mut self,
         from: u32,
         key: u64,
+        owner: Identity,
     ) -> Result<(u32, u64), ServerError> {
-        let (to, own) = self.add_holder(from, key)?;
+        let (to, own) = self.add_holder(from, key, owner)?;
         let own_listener = |socket: &u32| HeldListener { number: *socket, socket: *socket };
         let all: Vec<HeldListener> = match self.queues.get(&from) {
             Some(queue) => queue.sockets.iter().map(own_listener).collect(),

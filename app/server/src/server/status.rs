@@ -2,30 +2,46 @@
 
 use weever_packet::Pool;
 
-use super::AppServer;
+use super::{AppServer, Socket};
 use crate::network::Group;
-use crate::request::{QueueStatus, SocketStatus};
+use crate::request::{Identity, QueueStatus, SocketStatus};
 
 impl AppServer {
     /// Every socket of a queue, in the order of their numbers.
     pub fn sockets(&self) -> impl Iterator<Item = SocketStatus> + '_ {
         self.sockets.iter().filter_map(|(id, socket)| {
-            let named = |(interface, group): &Group| {
-                let name = self.network.interface_name(*interface);
-                (*group, name.unwrap_or_else(|| interface.to_string()))
-            };
-            Some(SocketStatus {
-                id: *id,
-                queue: socket.queue,
-                owner: self.queues.get(&socket.queue)?.owner.clone(),
-                binding: socket.binding,
-                peer: socket.binding.peer(),
-                listens: socket.listens,
-                groups: socket.groups.iter().flat_map(|groups| groups.iter()).map(named).collect(),
-                flows: self.flows.of(*id).copied().collect(),
-                counts: socket.counts(),
+            let owner = &self.queues.get(&socket.queue)?.owner;
+            Some(self.socket_status(*id, socket, owner))
+        })
+    }
+
+    /// Every listener that is held: it keeps its port, and connections to it wait while no queue has a listener there.
+    /// Its queue is the number of the holder.
+    pub fn held_listeners(&self) -> impl Iterator<Item = SocketStatus> + '_ {
+        self.holders.values().flat_map(|held| {
+            held.listeners.iter().filter_map(|listener| {
+                let socket = self.sockets.get(&listener.socket)?;
+                Some(self.socket_status(listener.socket, socket, &held.owner))
             })
         })
+    }
+
+    fn socket_status(&self, id: u32, socket: &Socket, owner: &Identity) -> SocketStatus {
+        let named = |(interface, group): &Group| {
+            let name = self.network.interface_name(*interface);
+            (*group, name.unwrap_or_else(|| interface.to_string()))
+        };
+        SocketStatus {
+            id,
+            queue: socket.queue,
+            owner: owner.clone(),
+            binding: socket.binding,
+            peer: socket.binding.peer(),
+            listens: socket.listens,
+            groups: socket.groups.iter().flat_map(|groups| groups.iter()).map(named).collect(),
+            flows: self.flows.of(id).copied().collect(),
+            counts: socket.counts(),
+        }
     }
 
     /// Every queue, in the order in which they were opened.
@@ -54,9 +70,13 @@ impl AppServer {
         self.changes
     }
 
-    /// How many sockets are open on queues: those that [`sockets`](Self::sockets) lists. Listeners that only have
-    /// connections wait for a child are on none.
+    /// How many sockets are open on queues: those that [`sockets`](Self::sockets) lists.
     pub fn socket_count(&self) -> usize {
         self.queues.values().map(|queue| queue.sockets.len()).sum()
+    }
+
+    /// How many [listeners are held](Self::held_listeners).
+    pub fn held_count(&self) -> usize {
+        self.holders.values().map(|held| held.listeners.len()).sum()
     }
 }

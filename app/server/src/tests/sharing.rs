@@ -68,7 +68,8 @@ impl Streams {
         self.requests();
         assert!(self.app.request(Kind::Accepted, stream, 0).unwrap());
         self.turn();
-        let (holder, key) = self.bench.server.hold(self.queue, self.key, None).unwrap();
+        let (holder, key) =
+            self.bench.server.hold(self.queue, self.key, None, identity(0)).unwrap();
         self.turn();
         (stream, holder, key)
     }
@@ -184,7 +185,7 @@ fn a_claimed_stream_brings_what_was_not_read_and_takes_what_was_written_before()
 fn a_stream_rests_while_only_holders_are_left_and_is_closed_with_the_last() {
     let mut s = streams();
     let (stream, holder, key) = s.shared(b"");
-    let (second, _) = s.bench.server.hold(holder, key, None).unwrap();
+    let (second, _) = s.bench.server.hold(holder, key, None, identity(0)).unwrap();
     s.bench.server.close_queue(s.queue).unwrap();
     s.turn();
     assert!(!s.requests().iter().any(|request| request.stream().is_some()), "others hold it");
@@ -204,8 +205,8 @@ fn a_stream_rests_while_only_holders_are_left_and_is_closed_with_the_last() {
     assert!(foreign.is_err(), "with a key that is not the queue's");
     s.found(&mut child);
     assert!(again.try_recv().is_err(), "it was claimed before");
-    assert!(s.bench.server.hold(child.queue, 7, None).is_err());
-    let (third, _) = s.bench.server.hold(child.queue, child.key, None).unwrap();
+    assert!(s.bench.server.hold(child.queue, 7, None, identity(0)).is_err());
+    let (third, _) = s.bench.server.hold(child.queue, child.key, None, identity(0)).unwrap();
     s.found(&mut child);
     s.bench.server.close_queue(child.queue).unwrap();
     s.turn();
@@ -244,9 +245,12 @@ fn a_connection_comes_to_its_queue_again_by_another_listener_after_it_was_let_go
 fn a_holder_of_a_holder_keeps_a_listener_until_it_is_closed_by_its_number_at_its_queue() {
     let mut s = streams();
     let listener = s.listen_for(s.queue);
-    let (parent, key) = s.bench.server.hold_listeners(s.queue, s.key).unwrap();
-    let (child, _) = s.bench.server.hold_listeners(parent, key).unwrap();
+    let (parent, key) = s.bench.server.hold_listeners(s.queue, s.key, identity(0)).unwrap();
+    let (child, _) = s.bench.server.hold_listeners(parent, key, identity(0)).unwrap();
     s.bench.server.close_queue(s.queue).unwrap();
+    let held: Vec<_> = s.bench.server.held_listeners().map(|h| (h.queue, h.owner)).collect();
+    assert_eq!(held, [(parent, identity(0)), (child, identity(0))]);
+    assert_eq!((s.bench.server.sockets().count(), s.bench.server.held_count()), (0, 2));
     let close = |s: &mut Streams, holder, number| s.bench.server.close_held(holder, number);
     // Another process may have the port once nobody holds it.
     let other = s.other().queue;
@@ -257,5 +261,6 @@ fn a_holder_of_a_holder_keeps_a_listener_until_it_is_closed_by_its_number_at_its
     assert!(matches!(close(&mut s, parent, listener), Err(ServerError::NoSocket(_))));
     assert!(!is_free(&mut s), "the child holds it");
     close(&mut s, child, listener).unwrap();
+    assert_eq!(s.bench.server.held_count(), 0);
     assert!(is_free(&mut s));
 }

@@ -18,12 +18,15 @@ impl Shared {
         let Some(server) = self.applications.get() else { return answer };
         let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
         let (connections, connections_total) = server.connections(most);
+        let held = server
+            .held_listeners()
+            .map(|status| SocketStatus { state: "held".into(), ..socket(status) });
         Sockets {
             connections_total: connections_total as u64,
             connections: connections.into_iter().map(connection).collect(),
             queues: queues(&server),
-            total: server.socket_count() as u64,
-            sockets: server.sockets().take(most).map(socket).collect(),
+            total: (server.socket_count() + server.held_count()) as u64,
+            sockets: server.sockets().map(socket).chain(held).take(most).collect(),
             ..answer
         }
     }
