@@ -250,12 +250,7 @@ impl Ways {
 
     /// Removes the counter with the lowest number that has tasks; returns it with them.
     pub fn take_counted(&mut self) -> Option<(usize, Mask)> {
-        if self.counting == 0 {
-            return None;
-        }
-        let counter = self.counting.trailing_zeros() as usize % MAX_COUNTERS;
-        self.counting &= self.counting - 1;
-        Some((counter, std::mem::take(&mut self.counted[counter])))
+        take_lowest(&mut self.counting, &mut self.counted)
     }
 
     /// The one way that all of these tasks, and no others, have taken.
@@ -274,12 +269,7 @@ impl Ways {
     /// Removes the way with the lowest number that has tasks; returns it with them.
     #[inline]
     pub fn take_first(&mut self) -> Option<(usize, Mask)> {
-        if self.taken == 0 {
-            return None;
-        }
-        let way = self.taken.trailing_zeros() as usize % MAX_WAYS;
-        self.taken &= self.taken - 1;
-        Some((way, std::mem::take(&mut self.tasks[way])))
+        take_lowest(&mut self.taken, &mut self.tasks)
     }
 
     /// Forgets all tasks.
@@ -287,6 +277,17 @@ impl Ways {
         while self.take_first().is_some() {}
         while self.take_counted().is_some() {}
     }
+}
+
+/// Removes the lowest number that has tasks, a bit each in `having`; returns it with them.
+#[inline(always)]
+fn take_lowest<const N: usize>(having: &mut u32, tasks: &mut [Mask; N]) -> Option<(usize, Mask)> {
+    if *having == 0 {
+        return None;
+    }
+    let lowest = having.trailing_zeros() as usize % N;
+    *having &= *having - 1;
+    Some((lowest, std::mem::take(&mut tasks[lowest])))
 }
 
 /// Judges packets in one step where the nodes of its ways would do it one after the other: what executes a

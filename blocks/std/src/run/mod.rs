@@ -45,6 +45,7 @@ impl RunCompiler for Compiler {
         let tested = |node| !(start.type_of)(node).is_some_and(BlockType::is_observer);
         let passed = |way: &NodeWay| way.iter().filter(|(node, _)| tested(*node)).count();
         let longest = ways.iter().map(passed).max()?;
+        // A run adds to so many counters only: where a graph checks datagrams at more nodes, there is none.
         let gains = longest >= MIN_NODES && counters.len() <= MAX_COUNTERS;
         gains.then(|| CompiledRun { ways, counters, program: Arc::new(program) })
     }
