@@ -127,7 +127,7 @@ impl Walk<'_> {
                 let old = std::mem::replace(&mut self.blocks[node as usize], block);
                 // Its destructor meets the state that the panic left, and may well panic again.
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(old)));
-                self.runtime.deadlines.set(node, None, self.now);
+                self.runtime.deadlines.clear(node);
                 if let Some(owners) = owners(self.program, node) {
                     owners.release_all(self.runtime.worker);
                 }

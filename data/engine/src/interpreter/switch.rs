@@ -66,7 +66,7 @@ impl Engine {
                 }
             } else {
                 // A block that takes another's place is polled when that would have been.
-                self.runtime.deadlines.set(built.place, None, now);
+                self.runtime.deadlines.clear(built.place);
             }
             std::mem::swap(old, &mut built.block);
             if !went_on && !is_first {
@@ -77,7 +77,7 @@ impl Engine {
             }
         }
         for place in &update.gone {
-            self.runtime.deadlines.set(*place, None, now);
+            self.runtime.deadlines.clear(*place);
             update.old_blocks.push(self.blocks[*place as usize].take());
         }
     }

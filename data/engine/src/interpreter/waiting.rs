@@ -246,18 +246,29 @@ impl Deadlines {
 
     /// Replaces the deadline of a node's block.
     pub(crate) fn set(&mut self, node: u32, at: Option<Nanos>, now: Nanos) {
-        // Few blocks have one; a change asks for every block that comes or goes.
-        if !self.keys.is_empty()
-            && let Some(key) = self.keys.remove(&node)
-        {
-            self.wheel.cancel(key);
-        }
+        self.clear(node);
         if let Some(at) = at {
             if self.wheel.is_empty() {
                 // Advances an idle wheel first, so that the new timer is placed at a low level.
                 self.wheel.poll(now);
             }
             self.keys.insert(node, self.wheel.insert(at, node));
+        }
+    }
+
+    /// Removes the deadline of a node's block, if it has one. A change asks for every block that
+    /// comes or goes, and few blocks have one: where none has, a test in the caller is all.
+    #[inline]
+    pub(crate) fn clear(&mut self, node: u32) {
+        if !self.keys.is_empty() {
+            self.remove(node);
+        }
+    }
+
+    #[inline(never)]
+    fn remove(&mut self, node: u32) {
+        if let Some(key) = self.keys.remove(&node) {
+            self.wheel.cancel(key);
         }
     }
 
