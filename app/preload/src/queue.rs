@@ -156,7 +156,7 @@ impl State {
     pub(crate) fn rights(&self) -> Rights {
         // SAFETY: it has no pointers, and cannot fail.
         let user = unsafe { libc::geteuid() };
-        Rights(self.credential.filter(|credential| credential.user != user))
+        Rights(self.credential.filter(|credential| credential.user() != user))
     }
 
     /// Connects to the stack.
