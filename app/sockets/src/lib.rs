@@ -1,5 +1,6 @@
 //! Sockets on a weever stack, for applications.
 //!
+//! An [`AppQueue`] connects a thread of an application with the stack: shared rings and frames, and
 //! any number of sockets on them. Nothing here makes a system call for a packet, or allocates for one
 //! that fits into a frame.
 //!
@@ -7,8 +8,10 @@
 //!  open, begin_open ──► Backend: requests and answers ──► the stack, in another process or in this
 //!                                                            │
 //!  next:  in the order of arrival ◄──┐                       │ a channel for each worker
+//!  poll:  by ready socket (Events) ◄─┴─ receive rings ◄──────┤
 //!           │ RxBuf: borrows the queue, lies where the stack has put it
 //!           ▼
+//!  reply, into_answer, alloc (TxBuf), send_to ──► transmit rings ── commit ──► the stack
 //! ```
 //!
 //! A thread with nothing to do sleeps in [`AppQueue::wait`], or by an event loop of its own on the
@@ -59,6 +62,7 @@ mod octets;
 mod opening;
 mod queue;
 mod returning;
+mod rings;
 mod selection;
 mod stream;
 mod table;
@@ -75,6 +79,7 @@ pub use octets::{StreamBuf, StreamTxBuf};
 pub use opening::Opening;
 pub use queue::{AppQueue, Flow, Way};
 pub use returning::Credential;
+pub use rings::makes_rings;
 pub use selection::{Selection, SelectionError};
 pub use stream::{TcpListener, TcpStream};
 pub use table::{Bind, UdpSocket};
