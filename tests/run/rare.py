@@ -342,6 +342,20 @@ case("a datagram socket outlives its descriptor in a set", lambda: outlives(boun
 case("a datagram socket of both stacks does", lambda: outlives(bound_datagrams(), by_loopback))
 
 
+def peers_end_in_a_set(flags):
+    stream, epoll = connected(), select.epoll()
+    epoll.register(stream, select.EPOLLRDHUP | flags)
+    told = [epoll.poll(0)]
+    stream.shutdown(socket.SHUT_WR)
+    told += [[events for _, events in epoll.poll(10)], len(epoll.poll(0)), stream.recv(1)]
+    return told
+
+
+case("the peer's end by EPOLLRDHUP", lambda: peers_end_in_a_set(0))
+case("the same by edge", lambda: peers_end_in_a_set(select.EPOLLET))
+case("the same, with room to send", lambda: peers_end_in_a_set(select.EPOLLOUT | select.EPOLLIN | select.EPOLLONESHOT)[2:])
+
+
 def duplicated_first(kind, begin):
     """Duplicates of a socket that is not anywhere yet."""
     first = socket.socket(*kind)
