@@ -139,6 +139,11 @@ impl Lab {
         self.up = Some(Up::start(&self.net, &["--apps", apps, "--addr", &address]));
     }
 
+    /// Where it serves applications.
+    pub(crate) fn path(&self) -> &Path {
+        Path::new(&self.apps)
+    }
+
     /// The stack.
     pub(crate) fn up(&self) -> &Up {
         self.up.as_ref().expect("this lab has a stack")

@@ -2,10 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::path::Path;
+use std::process::Command;
 
 use weever_testbed::require_net_admin;
 
-use super::lab::{BOTH, Lab, has};
+use super::lab::{BOTH, KERNELS, Lab, has};
 
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -111,6 +113,98 @@ print({errno.errorcode[-result] for result in done}, LIBC.io_uring_get_probe())
     let told = String::from_utf8_lossy(&output.stdout);
     assert_eq!(told, "-1 EPERM\n{'EPERM'} None\n", "{errors}");
     assert_eq!(errors.matches("io_uring is refused").count(), 6, "{errors}");
+}
+
+/// Echoes a datagram by an io_uring, and by the ordinary calls if there is none; says so.
+const RINGS: &str = "
+#include <liburing.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/socket.h>
+int main(void) {
+    struct sockaddr_in6 any = { .sin6_family = AF_INET6, .sin6_port = htons(9100) }, peer;
+    int fd = socket(AF_INET6, SOCK_DGRAM, 0);
+    if (bind(fd, (struct sockaddr *)&any, sizeof any) != 0) return 1;
+    struct io_uring ring;
+    int made = io_uring_queue_init(8, &ring, 0);
+    printf(made == 0 ? \"ring\\n\" : \"none\\n\");
+    fflush(stdout);
+    for (;;) {
+        char octets[64];
+        struct iovec part = { octets, sizeof octets };
+        struct msghdr message = { .msg_name = &peer, .msg_namelen = sizeof peer, .msg_iov = &part, .msg_iovlen = 1 };
+        ssize_t got;
+        if (made == 0) {
+            struct io_uring_cqe *done;
+            io_uring_prep_recvmsg(io_uring_get_sqe(&ring), fd, &message, 0);
+            io_uring_submit(&ring);
+            io_uring_wait_cqe(&ring, &done);
+            got = done->res;
+            io_uring_cqe_seen(&ring, done);
+        } else {
+            got = recvmsg(fd, &message, 0);
+        }
+        if (got < 0) return 2;
+        sendto(fd, octets, (size_t)got, 0, (struct sockaddr *)&peer, sizeof peer);
+    }
+}
+";
+
+/// Compiles [`RINGS`] with more arguments; `None` without a compiler or liburing.
+fn rings(lab: &Lab, name: &str, more: &[&str]) -> Option<String> {
+    let (source, program) = (lab.folder.join("rings.c"), lab.folder.join(name));
+    std::fs::write(&source, RINGS).unwrap();
+    let there = Path::new("/usr/include/liburing.h").exists();
+    if !has("cc") || !there {
+        eprintln!("skipped: needs liburing-dev");
+        return None;
+    }
+    let compiled =
+        Command::new("cc").arg("-o").arg(&program).arg(&source).args(more).output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    Some(program.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn programs_with_io_urings_of_their_own_are_refused_or_have_the_kernels_sockets() {
+    require_net_admin!();
+    let lab = Lab::new();
+    let Some(fixed) = rings(&lab, "fixed", &["-l:liburing.a"]) else { return };
+    let mut command = lab.command(&["--", &fixed]);
+    let output = lab.net.left.run(|| command.output().unwrap());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains("makes io_urings by itself"), "{errors}");
+    // By another program: in this process, sockets are the kernel's, and work.
+    let mut server = lab.start(&["/bin/sh", "-c", &format!("exec {fixed}")]);
+    assert_eq!(lab.ask(&mut server, (KERNELS[0], 9100), b"by a ring"), b"by a ring");
+    let told = server.told();
+    assert!(told.contains("ring\n"), "{told}");
+    assert!(told.contains("sockets are the kernel's") && told.contains("fixed makes"), "{told}");
+    drop(server);
+    // A user knows better.
+    let mut command = lab.command(&["--require", "--log", "--rings", "--", &fixed]);
+    let log = std::fs::File::create(lab.folder.join("told")).unwrap();
+    command.stdout(log.try_clone().unwrap()).stderr(log);
+    let mut knows = lab.net.left.run(|| command.spawn().unwrap());
+    lab.await_listed(":9100 ", 1);
+    knows.kill().unwrap();
+    knows.wait().unwrap();
+    // The shared library's functions are refused: the program goes on without a ring.
+    let shared = rings(&lab, "shared", &["-luring"]).unwrap();
+    let mut server = lab.start(&[&shared]);
+    for to in BOTH {
+        assert_eq!(lab.ask(&mut server, (to, 9100), b"without"), b"without");
+    }
+    assert!(server.told().contains("none\n"), "{}", server.told());
+    drop(server);
+    if has("python3") {
+        let script = "
+import ctypes
+made = ctypes.CDLL('liburing.so.2').io_uring_queue_init(8, ctypes.create_string_buffer(1000), 0)
+print(made, ctypes.CDLL(None).getppid() > 0)
+";
+        assert_eq!(lab.output(&[PYTHON, "-c", script]), "-1 True\n");
+    }
 }
 
 /// A child takes a connection over after it has restricted itself by a system call that has no function: it may make no

@@ -290,6 +290,108 @@ def epolled_by_threads():
 case("one shot among threads", epolled_by_threads)
 
 
+def outlives(stream, wake):
+    """A descriptor of a socket in an epoll set is closed, and a duplicate stays: so does the socket in the set (epoll(7), Q6)."""
+    epoll, (read, write) = select.epoll(), os.pipe()
+    other, number = stream.dup(), stream.fileno()
+    epoll.register(stream, select.EPOLLIN)
+    stream.close()
+    told = told_by(lambda: epoll.modify(number, 0), lambda: epoll.unregister(number), lambda: epoll.unregister(other))
+    wake(other)
+    told += [epoll.poll(10) == [(number, select.EPOLLIN)], other.recv(1), epoll.poll(0)]
+    # The number is another's.
+    os.dup2(read, number)
+    epoll.register(number, select.EPOLLIN)
+    wake(other)
+    told += [len(epoll.poll(10)), os.write(write, b"z"), len(epoll.poll(10)), other.recv(1), len(epoll.poll(0))]
+    epoll.unregister(number)
+    # Under its own number it is there once more.
+    epoll.register(other, select.EPOLLIN | select.EPOLLET)
+    wake(other)
+    told += [len(epoll.poll(10)), len(epoll.poll(0))]
+    other.close()
+    told.append(len(epoll.poll(0.1)))
+    [os.close(fd) for fd in (read, write, number)]
+    return told
+
+
+def bound_datagrams():
+    udp = socket.socket(*UDP)
+    udp.bind(("", 0))
+    udp.settimeout(20)
+    return udp
+
+
+def by_echo(udp):
+    udp.sendto(b"e", ECHO)
+    until_readable(udp)
+
+
+def by_loopback(udp):
+    socket.socket(*UDP).sendto(b"l", ("127.0.0.1", udp.getsockname()[1]))
+    until_readable(udp)
+
+
+def streams_echo(stream):
+    stream.sendall(b"s")
+    until_readable(stream)
+
+
+case("a connection outlives its descriptor in a set", lambda: outlives(connected(), streams_echo))
+case("a datagram socket outlives its descriptor in a set", lambda: outlives(bound_datagrams(), by_echo))
+case("a datagram socket of both stacks does", lambda: outlives(bound_datagrams(), by_loopback))
+
+
+def peers_end_in_a_set(flags):
+    stream, epoll = connected(), select.epoll()
+    epoll.register(stream, select.EPOLLRDHUP | flags)
+    told = [epoll.poll(0)]
+    stream.shutdown(socket.SHUT_WR)
+    told += [[events for _, events in epoll.poll(10)], len(epoll.poll(0)), stream.recv(1)]
+    return told
+
+
+case("the peer's end by EPOLLRDHUP", lambda: peers_end_in_a_set(0))
+case("the same by edge", lambda: peers_end_in_a_set(select.EPOLLET))
+case("the same, with room to send", lambda: peers_end_in_a_set(select.EPOLLOUT | select.EPOLLIN | select.EPOLLONESHOT)[2:])
+
+
+def duplicated_first(kind, begin):
+    """Duplicates of a socket that is not anywhere yet."""
+    first = socket.socket(*kind)
+    others, epoll = [first.dup(), first.dup()], select.epoll()
+    if kind == UDP:
+        epoll.register(others[1], select.EPOLLIN)
+    begin(first)
+    told = [other.getpeername() == first.getpeername() for other in others]
+    others[0].send(b"one")
+    until_readable(others[1])
+    first.close()
+    told.append(others[1].recv(100))
+    others[0].send(b"two")
+    if kind == UDP:
+        told.append(len(epoll.poll(10)))
+    others[0].close()
+    return told + [others[1].recv(100)]
+
+
+case("duplicates of a datagram socket that is connected then", lambda: duplicated_first(UDP, lambda udp: udp.connect(ECHO)))
+case("duplicates of a stream that is connected then", lambda: duplicated_first(TCP, lambda tcp: tcp.connect(ECHO)))
+
+
+def listened_to_by_a_duplicate():
+    first = socket.socket(*TCP)
+    other = first.dup()
+    first.bind(("", 0))
+    first.listen()
+    connected().sendall(b"call %d\n" % other.getsockname()[1])
+    until_readable(other)
+    return other.accept()[0].getpeername()[0] == PEER
+
+
+case("a duplicate of a socket that listens then", listened_to_by_a_duplicate)
+
+
 def with_child():
     """posix_spawn and subprocess use vfork."""
     import subprocess

@@ -171,3 +171,50 @@ def once():
 
 
 case("a handler for one signal", once)
+
+
+def broken_pipe(*writes):
+    """Writes behind one's own end of a connection."""
+    stream, came = connected(), []
+    signal.signal(signal.SIGPIPE, lambda *_: came.append(True))
+    stream.shutdown(socket.SHUT_WR)
+    told = [(told_by(lambda: write(stream)), len(came)) for write in writes]
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    return told + [(told_by(lambda: writes[0](stream)), len(came))]
+
+
+case("a signal for each write behind the end", lambda: broken_pipe(
+    lambda stream: stream.send(b"x"),
+    lambda stream: stream.send(b"x", socket.MSG_NOSIGNAL),
+    lambda stream: os.write(stream.fileno(), b"x"),
+    lambda stream: os.writev(stream.fileno(), [b"x", b"y"]),
+    lambda stream: stream.sendmsg([b"x"]),
+    lambda stream: os.sendfile(stream.fileno(), os.open(sys.executable, os.O_RDONLY), 0, 10),
+))
+
+
+def broken_by_peer():
+    """The first write behind a reset tells it, the next ones have the signal."""
+    stream, came = connected(), []
+    signal.signal(signal.SIGPIPE, lambda *_: came.append(True))
+    stream.sendall(b"reset\n")
+    assert ready(stream, select.POLLHUP)
+    told = [(told_by(lambda: stream.send(b"x")), len(came)) for _ in range(2)]
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    return told
+
+
+case("a signal for a write behind a reset", broken_by_peer)
+
+
+def mute_datagrams():
+    udp, came = socket.socket(*UDP), []
+    udp.connect(ECHO)
+    signal.signal(signal.SIGPIPE, lambda *_: came.append(True))
+    udp.shutdown(socket.SHUT_WR)
+    told = told_by(lambda: udp.send(b"x")), len(came)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    return told
+
+
+case("no signal for a datagram", mute_datagrams)

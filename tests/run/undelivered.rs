@@ -1,4 +1,4 @@
-//! Datagrams that wait in a socket when its process forks.
+//! Datagrams that wait in a socket when another process gets it: by a fork, by `exec`, or in a message.
 
 use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -214,4 +214,138 @@ fn processes_that_read_at_once_share_what_waited_at_the_forks() {
     all.sort_unstable();
     let sent: Vec<u64> = (0..COUNT).collect();
     assert_eq!(all, sent, "{}", server.told());
+}
+
+/// A program that reads one datagram, and is followed by another one in its process, which reads the rest; a helper that is
+/// started in between inherits the socket as well, and reads one or none.
+const FOLLOWED: &str = "
+NEXT = '''
+import os, select, socket, sys, time
+udp = socket.socket(fileno=int(sys.argv[1]))
+def answer(name):
+    assert select.select([udp], [], [], 30)[0]
+    peeked = udp.recv(100, socket.MSG_PEEK)
+    data, _, _, peer = udp.recvmsg(100)
+    assert peeked == data
+    udp.sendto(data + name, peer)
+'''
+def helped_by(work):
+    import subprocess
+    helper = [sys.executable, '-c', NEXT + work, str(udp.fileno())]
+    assert subprocess.run(helper, pass_fds=[udp.fileno()]).returncode == 0
+await_file('sent')
+data, peer = udp.recvfrom(100)
+udp.sendto(data + b':first', peer)
+udp.set_inheritable(True)
+helped_by('')
+helped_by('answer(b\":helper\")')
+in_a_child(lambda: helped_by('answer(b\":childs helper\")'))
+data, peer = udp.recvfrom(100)
+udp.sendto(data + b':first', peer)
+try:
+    os.execv('/nowhere', ['nowhere'])
+except FileNotFoundError:
+    pass
+data, peer = udp.recvfrom(100)
+udp.sendto(data + b':first', peer)
+WAIT = \"answer(b':next')\\nanswer(b':next')\\nopen('more', 'w').close()\\nanswer(b':next')\\ntime.sleep(600)\"
+os.execv(sys.executable, [sys.executable, '-c', NEXT + WAIT, str(udp.fileno())])
+";
+
+/// Reads answers until those that are expected have come, in any order: the stack may send what several processes have on
+/// their queues in either order.
+fn expect(client: &UdpSocket, expected: &[&str], server: &mut Program) {
+    let mut answered: Vec<String> = Vec::new();
+    while answered.len() < expected.len() {
+        let mut answer = [0; 100];
+        let len = client.recv(&mut answer);
+        let len = len.unwrap_or_else(|e| panic!("{e} after {answered:?}; {}", server.told()));
+        answered.push(String::from_utf8_lossy(&answer[..len]).into_owned());
+    }
+    answered.sort();
+    assert_eq!(answered, expected, "{}", server.told());
+}
+
+#[test]
+fn the_next_program_reads_what_waited_in_its_socket() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    for to in BOTH {
+        let lab = Lab::new();
+        let mut server = lab.start(&[PYTHON, "-c", &[HEAD, FOLLOWED].concat()]);
+        await_file(&lab, "bound", &mut server);
+        let client = client(&lab, to);
+        (b'a'..=b'g').for_each(|what| _ = client.send(&[what]).unwrap());
+        lab.await_received(7);
+        std::fs::write(lab.folder.join("sent"), "").unwrap();
+        await_file(&lab, "more", &mut server);
+        lab.await_listed(": 1 queues, 1 sockets", 1);
+        client.send(b"h").unwrap();
+        let who = ["first", "helper", "childs helper", "first", "first", "next", "next", "next"];
+        let expected: Vec<String> =
+            who.into_iter().zip('a'..).map(|(who, what)| format!("{what}:{who}")).collect();
+        let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+        expect(&client, &expected, &mut server);
+    }
+}
+
+/// A parent that sends its socket to a process which it has had before; both read in turns.
+const SENT: &str = "
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+udp.close()
+def answer(udp, name):
+    data, peer = udp.recvfrom(100)
+    udp.sendto(data + name, peer)
+if os.fork() == 0:
+    ours.close()
+    for _ in range(2):
+        _, fds, flags, _ = socket.recv_fds(theirs, 100, 8)
+        assert len(fds) == 2 and flags & socket.MSG_CTRUNC == 0, (fds, flags)
+        os.close(fds[1])
+        udp = socket.socket(fileno=fds[0])
+        answer(udp, b':other')
+        theirs.send(b'.')
+        assert theirs.recv(1) == b'.'
+        answer(udp, b':other')
+        theirs.send(b'.')
+        udp.close()
+    time.sleep(600)
+udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+udp.bind(('::', 9100))
+open('again', 'w').close()
+await_file('sent')
+plain = os.open('/dev/null', os.O_RDONLY)
+for _ in range(2):
+    answer(udp, b':parent')
+    socket.send_fds(ours, [b'take it'], [udp.fileno(), plain])
+    assert ours.recv(1) == b'.'
+    answer(udp, b':parent')
+    ours.send(b'.')
+    assert ours.recv(1) == b'.'
+answer(udp, b':parent')
+time.sleep(600)
+";
+
+#[test]
+fn a_process_that_is_sent_a_socket_reads_what_waited_in_it() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    for to in BOTH {
+        let lab = Lab::new();
+        let mut server = lab.start(&[PYTHON, "-c", &[HEAD, SENT].concat()]);
+        await_file(&lab, "again", &mut server);
+        let client = client(&lab, to);
+        (b'a'..=b'i').for_each(|what| _ = client.send(&[what]).unwrap());
+        lab.await_received(9);
+        std::fs::write(lab.folder.join("sent"), "").unwrap();
+        let who = ["parent", "other", "parent", "other"];
+        let who = who.into_iter().chain(who).chain(["parent"]).zip('a'..);
+        let expected: Vec<String> = who.map(|(who, what)| format!("{what}:{who}")).collect();
+        let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+        expect(&client, &expected, &mut server);
+    }
 }

@@ -251,16 +251,17 @@ fn a_credential_admits_at_the_next_stack_and_nobody_comes_without() {
     let queue = AppQueue::over(Box::new(process), &config(&path)).unwrap();
     queue.bind_udp(any(53)).unwrap();
     assert_eq!(queue.credential().unwrap(), given, "for its children");
+    let shown = given.shown();
     for wrong in [
-        Credential { user: given.user + 1, ..given },
-        Credential { group: given.group + 1, ..given },
-        Credential { proof: [given.proof[0], !given.proof[1]], ..given },
+        Credential { user: shown.user + 1, ..shown },
+        Credential { group: shown.group + 1, ..shown },
+        Credential { proof: [shown.proof[0], !shown.proof[1]], ..shown },
     ] {
-        let refused = Client::present(&config(&path), &wrong).map(drop).unwrap_err();
+        let refused = Client::present(&config(&path), &given.showing(wrong)).map(drop).unwrap_err();
         assert!(refused.to_string().contains("credential"), "{refused}");
     }
     let open = Request::Route { address: [192, 0, 2, 1].into() };
-    let again = Request::Present { credential: given };
+    let again = Request::Present { credential: shown };
     for request in [open, Request::Credential, Request::Plan] {
         let stranger = connect();
         stranger.send(&request, &[]).unwrap();

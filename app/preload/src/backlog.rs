@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
 use weever_app_sockets::{Info, RxBuf};
 
@@ -27,7 +28,7 @@ const LONGEST: usize = 65_535;
 /// The datagrams of a socket.
 #[derive(Default)]
 pub(crate) struct Backlog {
-    /// Those that waited at forks, before all others.
+    /// Those that waited when other processes got the socket, before all others.
     undelivered: VecDeque<Undelivered>,
     by_worker: Vec<VecDeque<RxBuf<'static>>>,
     /// The list to read from next; if it is empty, the first behind it that is not.
@@ -52,7 +53,7 @@ impl Homes {
 pub(crate) enum Waiting<'b> {
     /// In frames of this process' queue.
     Received(&'b RxBuf<'static>),
-    /// Since before a fork.
+    /// Since before another process got the socket.
     Undelivered(&'b Copied),
 }
 
@@ -125,7 +126,7 @@ impl Backlog {
         first.or_else(|| self.received().next().map(Waiting::Received))
     }
 
-    /// Before a fork: what waits is for whichever process reads first. Returns how many datagrams stay this process'
+    /// Another process is about to get the socket: what waits is for whichever reads first. Returns how many datagrams stay this process'
     /// alone, because there is no room for more.
     pub(crate) fn share(&mut self) -> usize {
         self.drop_delivered();
@@ -141,8 +142,20 @@ impl Backlog {
             self.pop(1, next.info.remote());
             datagrams.push(next);
         }
+        datagrams.complete();
         self.undelivered.push_back(datagrams);
         received(self)
+    }
+
+    /// Descriptors of the files in which others find what waits since then.
+    pub(crate) fn to_pass_on(&self) -> Vec<OwnedFd> {
+        let waiting = self.undelivered.iter().filter(|datagrams| datagrams.len() > 0);
+        waiting.filter_map(Undelivered::to_pass_on).collect()
+    }
+
+    /// Takes over what waited, in such files.
+    pub(crate) fn take_over(&mut self, files: impl Iterator<Item = OwnedFd>) {
+        self.undelivered.extend(files.filter_map(Undelivered::open));
     }
 
     /// The next datagrams that the queue has received, of one worker, in their order.

@@ -46,12 +46,13 @@ impl State {
     pub(crate) fn detach(&mut self, fd: c_int) {
         let Some(place) = numbers::file(fd) else { return };
         numbers::set(fd, None);
-        self.leave_sets(fd, place);
         let Some(file) = self.files.get_mut(place) else { return };
         file.descriptors -= 1;
-        if file.descriptors == 0 {
-            self.close_file(place);
+        if file.descriptors > 0 {
+            return self.outlive_in_sets(fd, place);
         }
+        self.leave_sets(place);
+        self.close_file(place);
     }
 
     /// Closes a socket that no descriptor leads to.

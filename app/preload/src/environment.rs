@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 /// The dynamic loader's list of libraries.
 const PRELOAD: &str = "LD_PRELOAD";
 /// Names of this library's own.
-const NAMES: [&str; 3] = ["WEEVER_APPS", "WEEVER_PRELOAD_ONLY", "WEEVER_PRELOAD_LOG"];
+const NAMES: [&str; 4] =
+    ["WEEVER_APPS", "WEEVER_PRELOAD_ONLY", "WEEVER_PRELOAD_LOG", "WEEVER_PRELOAD_RINGS"];
 /// By this, an entry of the list is this library, or the one with a stack inside.
 const LIBRARY: &str = "libweever_";
 

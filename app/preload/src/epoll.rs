@@ -281,15 +281,27 @@ impl State {
         }
     }
 
-    /// A descriptor is closed, or the kernel's again.
-    pub(crate) fn leave_sets(&mut self, fd: c_int, place: u32) {
+    /// A descriptor is closed while others lead to its socket: sets go on waiting for the socket, as on Linux (epoll(7),
+    /// Q6).
+    pub(crate) fn outlive_in_sets(&mut self, fd: c_int, place: u32) {
+        let State { files, sets, .. } = self;
+        let Some(file) = files.get_mut(place) else { return };
+        file.watchers.retain_mut(|(set, number)| {
+            if *number == fd {
+                let outlived = sets.get_mut(*set).and_then(|set| set.outlive(fd));
+                let Some(outlived) = outlived else { return false };
+                *number = outlived;
+            }
+            true
+        });
+    }
+
+    /// The last descriptor of a socket is closed.
+    pub(crate) fn leave_sets(&mut self, place: u32) {
         let Some(file) = self.files.get_mut(place) else { return };
-        let sets: Vec<u32> =
-            file.watchers.iter().filter(|(_, number)| *number == fd).map(|(set, _)| *set).collect();
-        file.watchers.retain(|(_, number)| *number != fd);
-        for set in sets {
+        for (set, number) in std::mem::take(&mut file.watchers) {
             if let Some(set) = self.sets.get_mut(set) {
-                set.remove(fd);
+                set.remove(number);
             }
         }
     }

@@ -7,11 +7,10 @@
 use std::ffi::CStr;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 use libc::{c_int, c_void};
-use weever_app_sockets::Holder;
 
 use crate::file::{File, Kind, Listening, Phase, Stream, Udp};
 use crate::numbers::{self, Meaning};
@@ -22,23 +21,26 @@ use crate::{inside, log, real};
 
 const NAME: &CStr = c"weever sockets";
 /// How the file begins.
-pub(crate) const MAGIC: &str = "weever sockets 1\n";
+pub(crate) const MAGIC: &str = "weever sockets 2\n";
 /// Its seals, by which the next program knows it.
 const SEALS: c_int =
     libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
 /// Descriptor numbers below this one are searched for the file.
 const AMONG: c_int = 1024;
 
+/// Descriptors that go along with those of sockets: of holders' connections, and of files with waiting datagrams.
+pub(crate) type Companions = Vec<Box<dyn AsFd>>;
+
 /// The descriptors that were made for the next program; closed if `exec` fails.
 pub(crate) struct Handover {
     file: c_int,
-    /// The holders' connections, which end if the next program does not get them.
-    _holders: Vec<Holder>,
+    /// Connections of holders, which end if the next program does not get them, and files.
+    _companions: Companions,
 }
 
 impl Drop for Handover {
     fn drop(&mut self) {
-        // SAFETY: a descriptor of this value's own. The holders close theirs.
+        // SAFETY: a descriptor of this value's own. The others close themselves.
         unsafe { real::close(self.file) };
     }
 }
@@ -119,31 +121,39 @@ impl State {
         }
         self.pump();
         self.say_what_was_read();
-        let mut holders = Vec::new();
+        let mut companions = Companions::new();
         let mut text = MAGIC.to_owned();
         for (place, fds) in kept {
             let Some(inode) = fds.first().and_then(|fd| inode(*fd)) else { continue };
             let fds: Vec<String> = fds.iter().map(c_int::to_string).collect();
-            if let Some(line) = self.describe(*place, &mut holders) {
+            if let Some(line) = self.describe(*place, &mut companions) {
                 let _never_fails = writeln!(text, "{line} {} {inode}", fds.join(","));
             }
         }
-        for holder in &holders {
+        for companion in &companions {
             // SAFETY: it has no pointers. The next program finds it open.
-            unsafe { real::fcntl(holder.as_fd().as_raw_fd(), libc::F_SETFD, 0) };
+            unsafe { real::fcntl(companion.as_fd().as_raw_fd(), libc::F_SETFD, 0) };
         }
-        Some(Handover { file: sealed(&text)?, _holders: holders })
+        Some(Handover { file: sealed(&text)?, _companions: companions })
     }
 
     /// The line that describes a socket; `None` for one that has ended.
-    fn describe(&mut self, place: u32, holders: &mut Vec<Holder>) -> Option<String> {
+    fn describe(&mut self, place: u32, companions: &mut Companions) -> Option<String> {
         let (queue, rights) = (self.queue, self.rights());
         let File { family, local, kernel, kind, .. } = self.files.get_mut(place)?;
         let common = format!("{family} {local} {}", u8::from(*kernel));
         Some(match kind {
-            Kind::Udp(Udp { peer, .. }) => {
+            Kind::Udp(Udp { peer, received, .. }) => {
                 let peer = peer.map_or_else(|| "-".into(), |peer| peer.to_string());
-                format!("udp {common} {peer}")
+                let kept = received.share();
+                if kept > 0 {
+                    log::note(format_args!("{kept} waiting datagrams stay with this process"));
+                }
+                let files = received.to_pass_on();
+                let numbers: Vec<String> =
+                    files.iter().map(|file| file.as_raw_fd().to_string()).collect();
+                companions.extend(files.into_iter().map(|file| Box::new(file) as Box<dyn AsFd>));
+                format!("udp {common} {peer} files={}", numbers.join(","))
             }
             Kind::Listening(Listening { backlog, .. }) => format!("listener {common} {backlog}"),
             Kind::Stream(stream) => {
@@ -169,7 +179,7 @@ impl State {
                     .inspect_err(|e| log::note(format_args!("a connection ends with exec: {e}")))
                     .ok()?;
                 let (fd, (name, key)) = (holder.as_fd().as_raw_fd(), holder.name());
-                holders.push(holder);
+                companions.push(Box::new(holder));
                 let (remote, mute) = (stream.remote, u8::from(stream.mute));
                 format!("stream {common} {remote} {mute} {fd} {name} {key} {number}")
             }
@@ -179,31 +189,32 @@ impl State {
     /// Takes over the sockets that the previous program has left to this one.
     pub(crate) fn take_over(&mut self) {
         let Some(text) = find() else { return };
-        self.take_lines(&text, &[], &sockets());
+        self.take_lines(&text, None, &sockets());
     }
 
-    /// Takes over the described sockets, and returns the number of holders' descriptors. `now` maps the
-    /// descriptors' numbers of then to those of now, where they have changed; `more` has descriptors that may lead to
+    /// Takes over the described sockets, and returns the number of descriptors that came along. `now` maps the
+    /// descriptors' numbers of then to those of now, if another process has sent them; `more` has descriptors that may lead to
     /// them as well.
     pub(crate) fn take_lines(
         &mut self,
         text: &str,
-        now: &[(c_int, c_int)],
+        now: Option<&[(c_int, c_int)]>,
         more: &[(u64, c_int)],
     ) -> usize {
-        let mut holders = 0;
+        let mut companions = 0;
         for line in text.lines() {
-            holders += usize::from(line.starts_with("stream "));
+            companions += usize::from(line.starts_with("stream "));
+            companions += files(line).count();
             if self.take_line(line, now, more).is_none() {
                 log::note(format_args!("a socket is not taken over: {line:?}"));
             }
         }
-        holders
+        companions
     }
 
-    /// Descriptions of those sockets that are weever's among descriptors which are sent to another process, and the
-    /// holders of connections. Nothing if none is.
-    pub(crate) fn describe_sent(&mut self, fds: &[c_int]) -> Option<(String, Vec<Holder>)> {
+    /// Descriptions of those sockets that are weever's among descriptors which are sent to another process, and what goes
+    /// along. Nothing if none is.
+    pub(crate) fn describe_sent(&mut self, fds: &[c_int]) -> Option<(String, Companions)> {
         let mut places: Vec<(u32, c_int)> = Vec::new();
         for fd in fds {
             places.extend(numbers::file(*fd).map(|place| (place, *fd)));
@@ -213,27 +224,28 @@ impl State {
         }
         self.pump();
         self.say_what_was_read();
-        let (mut text, mut holders) = (String::new(), Vec::new());
+        let (mut text, mut companions) = (String::new(), Companions::new());
         for (place, fd) in places {
             let Some(inode) = inode(fd) else { continue };
-            let Some(line) = self.describe(place, &mut holders) else { continue };
+            let Some(line) = self.describe(place, &mut companions) else { continue };
             let _never_fails = writeln!(text, "{line} {fd} {inode}");
             if let Some(Kind::Stream(stream)) = self.files.get_mut(place).map(|f| &mut f.kind) {
                 stream.shared = true;
             }
         }
-        Some((text, holders))
+        Some((text, companions))
     }
 
     fn take_line(
         &mut self,
         line: &str,
-        now: &[(c_int, c_int)],
+        now: Option<&[(c_int, c_int)]>,
         more: &[(u64, c_int)],
     ) -> Option<()> {
-        let number = |fd: c_int| {
-            let there = now.iter().find(|(then, _)| *then == fd);
-            there.map_or(fd, |(_, now)| *now)
+        // Another process may name only what it has sent.
+        let number = |fd: c_int| match now {
+            None => Some(fd),
+            Some(sent) => sent.iter().find(|(then, _)| *then == fd).map(|(_, now)| *now),
         };
         let mut words = line.split(' ');
         let mut next = || words.next();
@@ -242,7 +254,14 @@ impl State {
         let local: SocketAddr = next()?.parse().ok()?;
         let kernel = next()? == "1";
         let kind = match kind {
-            "udp" => Kind::Udp(Udp { peer: next()?.parse().ok(), ..Udp::default() }),
+            "udp" => {
+                let mut udp = Udp { peer: next()?.parse().ok(), ..Udp::default() };
+                next()?;
+                // SAFETY: descriptors that were left for this library.
+                let own = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
+                udp.received.take_over(files(line).filter_map(number).map(own));
+                Kind::Udp(udp)
+            }
             "listener" => {
                 let backlog = next()?.parse().ok()?;
                 Kind::Listening(Listening { backlog, ..Listening::default() })
@@ -250,7 +269,7 @@ impl State {
             "stream" => {
                 let remote = next()?.parse().ok()?;
                 let mute = next()? == "1";
-                let (fd, name) = (number(next()?.parse().ok()?), next()?.parse().ok()?);
+                let (fd, name) = (number(next()?.parse().ok()?)?, next()?.parse().ok()?);
                 let (key, number) = (next()?.parse().ok()?, next()?.parse().ok()?);
                 let by = By::Passport(Arc::new(Passport::take(fd, (name, key))?));
                 let mut stream = Stream::away(remote, Away { by, number });
@@ -259,7 +278,7 @@ impl State {
             }
             _ => return None,
         };
-        let fds = next()?.split(',').filter_map(|fd| fd.parse().ok().map(number));
+        let fds = next()?.split(',').filter_map(|fd| fd.parse().ok().and_then(number));
         let mut fds: Vec<c_int> = fds.collect();
         let socket: u64 = next()?.parse().ok()?;
         fds.extend(more.iter().filter(|(inode, _)| *inode == socket).map(|(_, fd)| *fd));
@@ -280,8 +299,14 @@ impl State {
     }
 }
 
+/// The files of a line, with the datagrams that waited in its socket.
+fn files(line: &str) -> impl Iterator<Item = c_int> {
+    let list = line.split(' ').find_map(|word| word.strip_prefix("files="));
+    list.into_iter().flat_map(|list| list.split(',')).filter_map(|fd| fd.parse().ok())
+}
+
 /// The number by which a socket is the same through all descriptors that lead to it, in all processes.
-fn inode(fd: c_int) -> Option<u64> {
+pub(crate) fn inode(fd: c_int) -> Option<u64> {
     let mut about = std::mem::MaybeUninit::<libc::stat>::uninit();
     // SAFETY: a place for the answer, which is there if the call succeeds.
     let about = unsafe {
@@ -294,7 +319,7 @@ fn inode(fd: c_int) -> Option<u64> {
 }
 
 /// The sockets that this program has inherited, with their descriptors.
-fn sockets() -> Vec<(u64, c_int)> {
+pub(crate) fn sockets() -> Vec<(u64, c_int)> {
     (0..AMONG).filter_map(|fd| Some((inode(fd)?, fd))).collect()
 }
 

@@ -63,6 +63,7 @@ mod slab;
 mod splice;
 mod state;
 mod transfer;
+mod twins;
 mod undelivered;
 mod wait;
 mod waits;

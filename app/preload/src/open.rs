@@ -69,6 +69,7 @@ impl State {
         }
         crate::adopt::adopt(self, fd, place);
         self.adopt_interest(fd, place);
+        self.adopt_twins(fd, place);
         Ok(place)
     }
 

@@ -26,6 +26,17 @@ const HIGH: usize = 200;
 /// The attempts to have the stack take entries out of a full ring.
 const PATIENCE: usize = 1000;
 
+/// Another descriptor of the same, with a high number if one is free.
+pub(crate) fn high(fd: c_int) -> Option<OwnedFd> {
+    let again = |from| {
+        // SAFETY: it has no pointers.
+        let new = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, from) };
+        // SAFETY: a descriptor that nobody else owns.
+        (new >= 0).then(|| unsafe { OwnedFd::from_raw_fd(new) })
+    };
+    again(HIGH).or_else(|| again(3))
+}
+
 /// A holder of streams, with a descriptor that the program does not use.
 pub(crate) struct Passport(pub(crate) Holder);
 
@@ -33,14 +44,7 @@ impl Passport {
     /// A holder for this process or its child, with a descriptor of its own; `None` if no descriptor is
     /// free.
     pub(crate) fn new(holder: &Holder) -> Option<Passport> {
-        let fd = holder.as_fd().as_raw_fd();
-        let again = |from| {
-            // SAFETY: it has no pointers.
-            let new = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, from) };
-            // SAFETY: a descriptor that nobody else owns.
-            (new >= 0).then(|| unsafe { OwnedFd::from_raw_fd(new) })
-        };
-        let own = again(HIGH).or_else(|| again(3))?;
+        let own = high(holder.as_fd().as_raw_fd())?;
         numbers::set(own.as_raw_fd(), Some(Meaning::Internal));
         Some(Passport(Holder::over(own, holder.name())))
     }

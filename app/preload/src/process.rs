@@ -14,7 +14,7 @@ use crate::file::Kind;
 use crate::passing::Inheritance;
 use crate::real;
 use crate::state::{Held, State, lock};
-use crate::{environment, inside, interfaces, log, numbers, signals};
+use crate::{environment, inside, interfaces, log, numbers, rings, signals};
 
 /// The lock, while a fork is under way.
 struct Fork(UnsafeCell<Option<(MutexGuard<'static, State>, Inheritance)>>);
@@ -32,6 +32,7 @@ static START: extern "C" fn() = start;
 extern "C" fn start() {
     crate::queue::config();
     environment::remember();
+    rings::are_for_files();
     log::prepare();
     lock().take_over();
     // SAFETY: functions that live as long as the process; without memory for them a fork is not noticed.

@@ -97,6 +97,15 @@ impl State {
             }
             return Err(Failure::Kernel);
         }
+        if let Some(maker) = crate::rings::maker() {
+            log::always(format_args!(
+                "sockets are the kernel's: {} makes io_urings by itself, whose requests pass no library; with `weever \
+                 run --rings`, which says that they are for files, sockets are the stack's",
+                maker.display()
+            ));
+            self.refused = true;
+            return Err(Failure::Kernel);
+        }
         if self.failed.is_some_and(|since| since.elapsed() < LOOK) {
             return Err(Failure::Kernel);
         }
@@ -156,7 +165,7 @@ impl State {
     pub(crate) fn rights(&self) -> Rights {
         // SAFETY: it has no pointers, and cannot fail.
         let user = unsafe { libc::geteuid() };
-        Rights(self.credential.filter(|credential| credential.user != user))
+        Rights(self.credential.filter(|credential| credential.user() != user))
     }
 
     /// Connects to the stack.

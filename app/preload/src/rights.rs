@@ -1,14 +1,13 @@
 //! Descriptors of sockets that are sent to other processes (`SCM_RIGHTS`, unix(7)).
 //!
-//! A connection's holder goes along, behind the program's descriptors, with a [description](crate::handover) of each.
-//! The receiving process' shim takes both out before its program sees the message. On its way the holder keeps the
-//! connection: it is closed if no process receives it.
+//! A connection's holder and files with the waiting datagrams of others go along, behind the program's descriptors, with
+//! a [description](crate::handover) of each socket. The receiving process' shim takes these out before its program sees
+//! the message. On its way the holder keeps the connection: it is closed if no process receives it.
 
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 
 use libc::{SCM_RIGHTS, SOL_SOCKET, c_int, cmsghdr, msghdr, ssize_t};
-use weever_app_sockets::Holder;
 
 use crate::behind::option;
 use crate::handover::{self, MAGIC};
@@ -118,8 +117,8 @@ pub(crate) unsafe fn send(fd: c_int, message: &msghdr, flags: c_int) -> Option<s
     let mut parts = unsafe { parts(message) };
     let rights = parts.iter_mut().find(|part| part.is_rights())?;
     let mut fds = rights.descriptors();
-    let (text, holders): (String, Vec<Holder>) = lock().describe_sent(&fds)?;
-    fds.extend(holders.iter().map(|holder| holder.as_fd().as_raw_fd()));
+    let (text, companions) = lock().describe_sent(&fds)?;
+    fds.extend(companions.iter().map(|companion| companion.as_fd().as_raw_fd()));
     let names: Vec<String> = fds.iter().map(c_int::to_string).collect();
     let description = handover::sealed(&format!("{MAGIC}numbers {}\n{text}", names.join(",")))?;
     fds.push(description);
@@ -132,7 +131,7 @@ pub(crate) unsafe fn send(fd: c_int, message: &msghdr, flags: c_int) -> Option<s
     let sent = (!cut).then(|| unsafe { real::sendmsg(fd, &larger, flags) });
     let errno = real::errno();
     close_all(&[description]);
-    drop(holders);
+    drop(companions);
     real::set_errno(errno);
     sent
 }
@@ -178,7 +177,7 @@ pub(crate) unsafe fn receive(fd: c_int, message: &mut msghdr, flags: c_int) -> O
     Some(got)
 }
 
-/// Takes out holders and descriptions that were sent along with a program's descriptors, and makes
+/// Takes out what was sent along with a program's descriptors, and makes
 /// these sockets of weever.
 fn unpack(fds: &mut Vec<c_int>) {
     let Some(text) = fds.last().and_then(|last| handover::read(*last)) else { return };
@@ -188,8 +187,8 @@ fn unpack(fds: &mut Vec<c_int>) {
     fds.pop();
     let names = names.split(',').filter_map(|name| name.parse::<c_int>().ok());
     let now: Vec<(c_int, c_int)> = names.zip(fds.iter().copied()).collect();
-    // Holders are behind the program's descriptors.
-    let own = lock().take_lines(lines, &now, &[]);
+    // What came along is behind the program's descriptors.
+    let own = lock().take_lines(lines, Some(&now), &[]);
     fds.truncate(fds.len().saturating_sub(own));
     debug_assert!(fds.iter().all(|fd| numbers::meaning(*fd) != Some(numbers::Meaning::Internal)));
 }

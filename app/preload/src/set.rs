@@ -45,7 +45,11 @@ impl Interest {
 pub(crate) struct Set {
     /// Descriptors of this process that lead to it.
     pub(crate) descriptors: u32,
+    /// By their descriptors; those whose descriptor was closed while a duplicate stays have a negative number, by which
+    /// no call names them.
     pub(crate) interest: HashMap<c_int, Interest, BuildHasherDefault<NumberHasher>>,
+    /// The last number of such a one.
+    outlived: c_int,
     ready: VecDeque<c_int>,
     /// How many of weever's sockets are in it.
     pub(crate) files: usize,
@@ -146,5 +150,17 @@ impl Set {
             self.ready.retain(|there| *there != fd);
         }
         Some(was)
+    }
+
+    /// A descriptor is closed, and its socket stays: returns the number by which it is here from now on.
+    pub(crate) fn outlive(&mut self, fd: c_int) -> Option<c_int> {
+        let interest = self.interest.remove(&fd)?;
+        self.outlived = self.outlived.checked_sub(1).unwrap_or(-1);
+        self.interest.insert(self.outlived, interest);
+        self.ready
+            .iter_mut()
+            .filter(|there| **there == fd)
+            .for_each(|there| *there = self.outlived);
+        Some(self.outlived)
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
+use crate::behind::kind_of;
 use crate::calls::{answer, calls, duration, fits, is_internal, milliseconds};
 use crate::failure::{Answer, fail};
 use crate::numbers::{self, Meaning};
@@ -225,6 +226,7 @@ fn same(fd: c_int, new: c_int) -> c_int {
                 set.descriptors += 1;
             }
         }
+        None if kind_of(fd).is_some() => lock().note_twin(fd),
         _ => {}
     }
     new

@@ -360,6 +360,28 @@ impl Connection {
         Ok(Connection { socket })
     }
 
+    /// Connects to an abstract name (unix(7)), which anybody may have. Blocks until it is accepted.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_to_name(name: &[u8]) -> Result<Connection, ControlError> {
+        let failed = |call| move |source| ControlError::System { call, source };
+        let address = SocketAddrUnix::new_abstract_name(name).map_err(failed("socket address"))?;
+        let socket = seqpacket().map_err(failed("socket"))?;
+        rustix::net::connect(&socket, &address).map_err(failed("connect"))?;
+        Ok(Connection { socket })
+    }
+
+    /// The user of the process at the other end: of an end that has connected, the one that listens there.
+    ///
+    /// # Errors
+    /// [`ControlError::System`].
+    pub fn peer_user(&self) -> Result<u32, ControlError> {
+        let failed = |source| ControlError::System { call: "getsockopt", source };
+        let peer = rustix::net::sockopt::socket_peercred(&self.socket).map_err(failed)?;
+        Ok(peer.uid.as_raw())
+    }
+
     /// A connection over an accepted socket.
     pub fn over(socket: OwnedFd) -> Connection {
         Connection { socket }

@@ -1,5 +1,6 @@
 //! Credentials of processes that were admitted as a user and changed it since, and where they are shown.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,17 @@ pub fn return_path(path: &Path) -> PathBuf {
     name.into()
 }
 
+/// The abstract name (unix(7)) of such a socket besides: programs that changed their root find it, in the same network
+/// namespace. Anybody may have taken it, so those who connect [look](crate::control::Connection::peer_user) who listens.
+/// `None` for a relative path, which says nothing of the stack, and one that is too long.
+pub fn return_name(path: &Path) -> Option<Vec<u8>> {
+    let name = [b"weever:", return_path(path).as_os_str().as_bytes()].concat();
+    (path.is_absolute() && name.len() <= MOST).then_some(name)
+}
+
+/// The longest abstract name: `sun_path` without the zero in front.
+const MOST: usize = 107;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +54,10 @@ mod tests {
         let credential = Credential { user: 0, group: 7, proof: [4711, 4712] };
         let printed = format!("{credential:?}");
         assert!(printed.contains("group 7") && !printed.contains("471"), "{printed}");
+        let name = return_name(Path::new("/run/apps.sock")).unwrap();
+        assert_eq!(name, b"weever:/run/apps.sock.return");
+        assert_eq!(return_name(Path::new("apps.sock")), None);
+        assert_eq!(return_name(&Path::new("/").join("a".repeat(100))), None);
         let text = serde_json::to_string(&credential).unwrap();
         assert_eq!(serde_json::from_str::<Credential>(&text).unwrap(), credential);
         assert_eq!(return_path(Path::new("/run/apps.sock")), Path::new("/run/apps.sock.return"));

@@ -190,8 +190,9 @@ impl PackedInfo {
         (self.0[5] >> 32) as u32 & 0xf_ffff
     }
 
+    /// The bytes as which it lies in a frame.
     #[inline]
-    pub(crate) fn to_bytes(self) -> [u8; SIZE] {
+    pub fn to_bytes(self) -> [u8; SIZE] {
         let mut out = [0; SIZE];
         for (out, word) in out.chunks_exact_mut(8).zip(self.0) {
             out.copy_from_slice(&word.to_ne_bytes());
@@ -199,8 +200,9 @@ impl PackedInfo {
         out
     }
 
+    /// From the bytes in a frame, which may be any.
     #[inline]
-    pub(crate) fn from_bytes(bytes: &[u8; SIZE]) -> PackedInfo {
+    pub fn from_bytes(bytes: &[u8; SIZE]) -> PackedInfo {
         PackedInfo(std::array::from_fn(|at| {
             u64::from_ne_bytes(bytes[8 * at..8 * at + 8].try_into().expect("eight bytes"))
         }))

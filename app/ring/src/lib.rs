@@ -61,7 +61,7 @@ mod tests;
 #[cfg(not(loom))]
 pub use app::{AppEnd, Frame, Frames, Received, SubmitError};
 #[cfg(not(loom))]
-pub use credential::{Credential, return_path};
+pub use credential::{Credential, return_name, return_path};
 pub use doorbell::Doorbell;
 pub use entry::{Entry, Kind, NO_FRAME, STREAMS, SocketId};
 pub use info::{Fragment, PackedEnd, PackedInfo, PacketFlags, PacketInfo};

@@ -11,12 +11,12 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, sockopt};
 use weever_app_ring::control::{Connection, ControlError, Refusal, Request, Response};
-use weever_app_ring::return_path;
+use weever_app_ring::{return_name, return_path};
 use weever_net::random::Secret;
 
 use crate::access::{Access, Credentials};
 use crate::application::Application;
-use crate::place::{ListenError, SocketFile, open, take_place};
+use crate::place::{ListenError, SocketFile, open, open_name, take_place};
 use crate::request::Identity;
 use crate::server::AppServer;
 use crate::session::{Answer, Session, refused};
@@ -39,9 +39,10 @@ pub struct AppSocket {
     returning: Option<Returning>,
 }
 
-/// The socket on which programs show the credentials that they were given before they changed their user.
+/// The sockets on which programs show the credentials that they were given before they changed their user.
 struct Returning {
-    socket: OwnedFd,
+    /// The one with a file, and one with an abstract name if it is free.
+    sockets: Vec<OwnedFd>,
     file: SocketFile,
     credentials: Credentials,
 }
@@ -49,11 +50,21 @@ struct Returning {
 impl Returning {
     /// Binds the socket beside the one at `path`.
     fn bind(path: &Path, secret: Secret) -> Result<Returning, ListenError> {
-        let path = return_path(path);
+        let beside = return_path(path);
         // No other stack runs at the path: a file that is there was left by one that was killed.
-        let _ = fs::remove_file(&path);
-        let (socket, file) = open(&path, 0o666)?;
-        Ok(Returning { socket, file, credentials: Credentials::new(secret) })
+        let _ = fs::remove_file(&beside);
+        let (socket, file) = open(&beside, 0o666)?;
+        let mut sockets = vec![socket];
+        if let Some(name) = return_name(path) {
+            match open_name(&name) {
+                Ok(named) => sockets.push(named),
+                Err(why) => tracing::warn!(
+                    name = %String::from_utf8_lossy(&name),
+                    "programs that change their root will not come back after a restart: the abstract socket name {why}"
+                ),
+            }
+        }
+        Ok(Returning { sockets, file, credentials: Credentials::new(secret) })
     }
 }
 
@@ -99,8 +110,8 @@ impl AppSocket {
     pub fn serve(self, server: AppServer) -> Result<AppListener, ListenError> {
         let AppSocket { access, socket, file, returning } = self;
         let (returning, return_file) = match returning {
-            Some(Returning { socket, file, credentials }) => {
-                (Some((socket, credentials)), Some(file))
+            Some(Returning { sockets, file, credentials }) => {
+                (Some((sockets, credentials)), Some(file))
             }
             None => (None, None),
         };
@@ -181,8 +192,8 @@ fn lock(server: &Mutex<AppServer>) -> MutexGuard<'_, AppServer> {
 struct Ready {
     /// An application wants to connect.
     connects: bool,
-    /// One wants to show a credential.
-    returns: bool,
+    /// Those, by number, on which one wants to show a credential.
+    returns: Vec<usize>,
     /// Those that have sent something or are gone.
     applications: Vec<i32>,
 }
@@ -192,7 +203,7 @@ struct Serving {
     stop: Arc<OwnedFd>,
     server: Arc<Mutex<AppServer>>,
     access: Access,
-    returning: Option<(OwnedFd, Credentials)>,
+    returning: Option<(Vec<OwnedFd>, Credentials)>,
     /// How many have connected.
     arrivals: u64,
     /// By the number of the connection's descriptor.
@@ -202,7 +213,7 @@ struct Serving {
 impl Serving {
     fn run(&mut self) {
         while let Some(Ready { connects, returns, applications }) = self.wait() {
-            if applications.is_empty() && !connects && !returns {
+            if applications.is_empty() && !connects && returns.is_empty() {
                 let mut server = lock(&self.server);
                 if server.is_look_due() {
                     let _ = server.settle();
@@ -212,10 +223,10 @@ impl Serving {
                 self.serve(number);
             }
             if connects {
-                self.accept(false);
+                self.accept(None);
             }
-            if returns {
-                self.accept(true);
+            for number in returns {
+                self.accept(Some(number));
             }
         }
         let all: Vec<i32> = self.applications.keys().copied().collect();
@@ -227,8 +238,8 @@ impl Serving {
         let full = self.applications.len() >= MAX_CONNECTIONS;
         let listens = if full { PollFlags::empty() } else { PollFlags::IN };
         let mut fds = vec![PollFd::new(&*self.stop, PollFlags::IN)];
-        let sockets = [Some(&self.socket), self.returning.as_ref().map(|(socket, _)| socket)];
-        let sockets = sockets.into_iter().flatten();
+        let returning = self.returning.iter().flat_map(|(sockets, _)| sockets);
+        let sockets = std::iter::once(&self.socket).chain(returning);
         fds.extend(sockets.map(|socket| PollFd::from_borrowed_fd(socket.as_fd(), listens)));
         let first = fds.len();
         let connections = self.applications.values().map(|a| &a.connection);
@@ -248,17 +259,18 @@ impl Serving {
         let ready = numbers.filter(|(_, fd)| is_ready(fd)).map(|(number, _)| number);
         Some(Ready {
             connects: is_ready(&fds[1]),
-            returns: fds[2..first].iter().any(is_ready),
+            returns: (0..first - 2).filter(|number| is_ready(&fds[2 + number])).collect(),
             applications: ready.collect(),
         })
     }
 
-    /// Accepts an application: one that is admitted by its user, or one that will show a credential.
-    fn accept(&mut self, returns: bool) {
-        let listening = match (&self.returning, returns) {
-            (Some((socket, _)), true) => socket,
-            _ => &self.socket,
-        };
+    /// Accepts an application: one that is admitted by its user, or at the socket of this number one that will show a
+    /// credential.
+    fn accept(&mut self, returning: Option<usize>) {
+        let (returns, own) = (returning.is_some(), &self.socket);
+        let returning = returning.zip(self.returning.as_ref());
+        let listening = returning.and_then(|(number, (sockets, _))| sockets.get(number));
+        let listening = listening.unwrap_or(own);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let Ok(socket) = accept_with(listening, flags) else { return };
         let Ok(who) = sockopt::socket_peercred(&socket) else { return };

@@ -82,3 +82,25 @@ pub(crate) fn open(path: &Path, mode: u32) -> Result<(OwnedFd, SocketFile), List
     rustix::io::ioctl_fionbio(&socket, true).map_err(ListenError::at(path, "ioctl"))?;
     Ok((socket, file))
 }
+
+/// A socket at an abstract name; in words, why there is none.
+pub(crate) fn open_name(name: &[u8]) -> Result<OwnedFd, String> {
+    let failed = |error: Errno| match error {
+        Errno::ADDRINUSE => owner_of(name),
+        error => format!("cannot be had: {error}"),
+    };
+    let address = SocketAddrUnix::new_abstract_name(name).map_err(failed)?;
+    let socket = seqpacket().map_err(failed)?;
+    bind(&socket, &address).map_err(failed)?;
+    listen(&socket, 64).map_err(failed)?;
+    rustix::io::ioctl_fionbio(&socket, true).map_err(failed)?;
+    Ok(socket)
+}
+
+/// Who has a name.
+fn owner_of(name: &[u8]) -> String {
+    match Connection::connect_to_name(name).and_then(|there| there.peer_user()) {
+        Ok(user) => format!("is taken by a process of user {user}; end it (ss -xlp names it)"),
+        Err(_) => "is taken (ss -xp names the process)".into(),
+    }
+}

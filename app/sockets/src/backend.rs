@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use weever_app_ring::Geometry;
 use weever_app_ring::control::{Connection, Request, Response};
-use weever_app_ring::{Credential, Geometry, return_path};
 
 use crate::error::{Error, accepted};
+use crate::returning::Credential;
 
 /// An answer of the stack, with the descriptors that came with it.
 pub type Answer = (Response, Vec<OwnedFd>);
@@ -65,6 +66,14 @@ pub trait Backend: Send {
     /// [`Error::Disconnected`] when it is not.
     fn check(&mut self) -> Result<(), Error>;
 
+    /// The user of the stack's process.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`] where there is none; [`Error::System`].
+    fn stack_user(&self) -> Result<u32, Error> {
+        Err(Error::Disconnected)
+    }
+
     /// A descriptor that becomes readable when the stack ends, if it can end before this program.
     fn end_descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -97,18 +106,15 @@ impl Process {
     }
 
     /// Connects with the rights that the process had when it [asked](Self::credential) for this credential, at this
-    /// stack or at one that ran before at the same path. Blocks until the stack has answered.
+    /// stack or at one that ran before at the same path, also after a change of the root. Shows it to no other user than
+    /// that stack's. Blocks until the stack has answered.
     ///
     /// # Errors
-    /// [`Error::NoStack`]; [`Error::Refused`] or [`Error::Disconnected`] when the credential is not this stack's, or its
+    /// [`Error::NoStack`], also where another user listens; [`Error::Refused`] or [`Error::Disconnected`] when the credential is not this stack's, or its
     /// user is not admitted any more.
     pub fn present(config: &QueueConfig, credential: &Credential) -> Result<Process, Error> {
-        let path = return_path(&config.path);
-        let control =
-            Connection::connect(&path).map_err(|source| Error::of_connecting(&path, source))?;
-        let mut process = Process { config: config.clone(), control };
-        process.ask(&Request::Present { credential: *credential })?;
-        Ok(process)
+        let control = credential.connect(&config.path)?;
+        Ok(Process { config: config.clone(), control })
     }
 
     /// Asks for a credential, by which this process and its children can [connect](Self::present) with their present
@@ -117,7 +123,8 @@ impl Process {
     /// # Errors
     /// [`Error::Refused`] by a stack that gives none, [`Error::Disconnected`].
     pub fn credential(&mut self) -> Result<Credential, Error> {
-        credential_of(self.ask(&Request::Credential)?)
+        let stack = self.stack_user()?;
+        Credential::of(self.ask(&Request::Credential)?, stack)
     }
 
     /// Whether the stack is still there, as far as is known without asking it.
@@ -165,6 +172,10 @@ impl Backend for Process {
         self.poll(&mut [PollFd::new(&self.control, PollFlags::RDHUP)], Some(Duration::ZERO))
     }
 
+    fn stack_user(&self) -> Result<u32, Error> {
+        Ok(self.control.peer_user()?)
+    }
+
     fn end_descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.control.as_fd())
     }
@@ -172,14 +183,6 @@ impl Backend for Process {
     fn restart(&mut self) -> Result<(), Error> {
         *self = Process::connect(&self.config)?;
         Ok(())
-    }
-}
-
-/// The credential of an answer.
-pub(crate) fn credential_of(answer: Response) -> Result<Credential, Error> {
-    match answer {
-        Response::Credential { credential } => Ok(credential),
-        other => Err(Error::Protocol(format!("{other:?}"))),
     }
 }
 

@@ -143,6 +143,19 @@ impl std::fmt::Debug for RxBuf<'_> {
 pub struct Info(PacketInfo);
 
 impl Info {
+    /// The length of the [bytes](Self::to_bytes).
+    pub const SIZE: usize = 56;
+
+    /// All of it as bytes, for another process of the same machine.
+    pub fn to_bytes(&self) -> [u8; Info::SIZE] {
+        PackedInfo::from(&self.0).to_bytes()
+    }
+
+    /// From [bytes](Self::to_bytes); any are valid.
+    pub fn from_bytes(bytes: &[u8; Info::SIZE]) -> Info {
+        Info(PackedInfo::from_bytes(bytes).into())
+    }
+
     /// Its sender.
     pub fn remote(&self) -> SocketAddr {
         self.0.remote

@@ -3,11 +3,12 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use weever_app_ring::SocketId;
 use weever_app_ring::control::{Connection, Request, Response};
-use weever_app_ring::{Credential, SocketId, return_path};
 
 use crate::error::{Error, accepted};
 use crate::queue::AppQueue;
+use crate::returning::Credential;
 use crate::stream::TcpStream;
 
 /// Holds streams that a queue has, or had, or its listeners: a stream stays open until all its holders are closed. A holder is a
@@ -39,12 +40,12 @@ impl Holder {
     }
 
     fn ask(path: &Path, shown: Option<&Credential>, request: &Request) -> Result<Holder, Error> {
-        let path = shown.map_or_else(|| path.to_owned(), |_| return_path(path));
-        let connection =
-            Connection::connect(&path).map_err(|source| Error::of_connecting(&path, source))?;
-        if let Some(&credential) = shown {
-            ask(&connection, &Request::Present { credential })?;
-        }
+        let connection = match shown {
+            Some(credential) => credential.connect(path)?,
+            None => {
+                Connection::connect(path).map_err(|source| Error::of_connecting(path, source))?
+            }
+        };
         match ask(&connection, request)? {
             Response::Held { holder: number, key } => Ok(Holder { connection, number, key }),
             other => Err(Error::Protocol(format!("{other:?}"))),

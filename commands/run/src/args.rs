@@ -30,6 +30,9 @@ pub struct RunArgs {
     /// Fail when no stack serves applications, instead of running on the kernel's
     #[arg(long)]
     pub require: bool,
+    /// Run a program that makes io_urings by itself, for files: sockets that it uses by them are the kernel's
+    #[arg(long)]
+    pub rings: bool,
     /// Write which sockets are the kernel's and why, to standard error or to a file with an absolute path
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
     pub log: Option<String>,

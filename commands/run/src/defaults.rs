@@ -54,6 +54,7 @@ struct Values {
     via: Vec<String>,
     only: Option<String>,
     require: Option<bool>,
+    rings: Option<bool>,
     log: Option<String>,
 }
 
@@ -122,6 +123,7 @@ impl Defaults {
         }
         args.only = args.only.or_else(|| values().find_map(|values| values.only.clone()));
         args.log = args.log.or_else(|| values().find_map(|values| values.log.clone()));
+        args.rings |= values().find_map(|values| values.rings).unwrap_or(false);
         args.require |= values().find_map(|values| values.require).unwrap_or(false);
         args
     }

@@ -83,7 +83,7 @@ fn prepare(args: &RunArgs) -> Result<(PathBuf, Command), RunError> {
         eprintln!("warning: {} runs on the kernel's stack: {error}", name.display());
         return Ok((program, command));
     }
-    program::check(&program)?;
+    program::check(&program, args.rings)?;
     let library = library::find(stack.library())?;
     // Others that the user preloads come behind: their definitions are the next.
     let mut preload = library.into_os_string();
@@ -97,6 +97,9 @@ fn prepare(args: &RunArgs) -> Result<(PathBuf, Command), RunError> {
     }
     if let Some(log) = &args.log {
         command.env("WEEVER_PRELOAD_LOG", log);
+    }
+    if args.rings {
+        command.env("WEEVER_PRELOAD_RINGS", "1");
     }
     Ok((program, command))
 }

@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use weever_app_sockets::makes_rings;
+
 /// Why a program cannot be run on weever.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -34,6 +36,8 @@ pub enum ProgramError {
 
 /// Scripts of scripts that are followed, as in Linux (`BINPRM_MAX_RECURSION`).
 const MOST_SCRIPTS: usize = 4;
+const PT_LOAD: u32 = 1;
+const PF_X: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
@@ -57,8 +61,9 @@ fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|there| there.is_file() && there.permissions().mode() & 0o111 != 0)
 }
 
-/// Checks that the loader puts a library into the program, or into the interpreter of a script.
-pub(crate) fn check(program: &Path) -> Result<(), ProgramError> {
+/// Checks that the loader puts a library into the program, or into the interpreter of a script, and, unless `rings` says
+/// that they are for files, that it makes no io_urings past that library.
+pub(crate) fn check(program: &Path, rings: bool) -> Result<(), ProgramError> {
     let mut path = program.to_owned();
     for _ in 0..MOST_SCRIPTS {
         let read = |source| ProgramError::Read { path: path.clone(), source };
@@ -73,7 +78,7 @@ pub(crate) fn check(program: &Path) -> Result<(), ProgramError> {
             );
         }
         let Some(line) = bytes.strip_prefix(b"#!") else {
-            return match reason(&bytes) {
+            return match reason(&bytes, rings) {
                 Some(why) => out(why),
                 None => Ok(()),
             };
@@ -90,8 +95,8 @@ pub(crate) fn check(program: &Path) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// Why the loader cannot put this library into a program; nothing if it can.
-fn reason(bytes: &[u8]) -> Option<&'static str> {
+/// Why this library does not see a program's calls; nothing if it does.
+fn reason(bytes: &[u8], rings: bool) -> Option<&'static str> {
     const NO_PROGRAM: &str = "it is no 64-bit ELF program of this machine";
     let own = fs::read("/proc/self/exe").ok();
     let own = own.as_deref().and_then(|own| own.get(18..20));
@@ -100,8 +105,9 @@ fn reason(bytes: &[u8]) -> Option<&'static str> {
         return Some(NO_PROGRAM);
     }
     let Some(segments) = segments(bytes) else { return Some(NO_PROGRAM) };
-    let find = |kind| segments.iter().find(|segment| segment.0 == kind);
-    let Some((_, interpreter)) = find(PT_INTERP).filter(|_| find(PT_DYNAMIC).is_some()) else {
+    let find = |kind| segments.iter().find(|segment| segment.kind == kind);
+    let linked = find(PT_INTERP).filter(|_| find(PT_DYNAMIC).is_some());
+    let Some(Segment { content: interpreter, .. }) = linked else {
         return Some("it is linked statically, so that no loader adds a library");
     };
     if interpreter.windows(7).any(|part| part == b"ld-musl") {
@@ -109,14 +115,27 @@ fn reason(bytes: &[u8]) -> Option<&'static str> {
     }
     // The linker of Go writes a note of this name.
     let is_go = |note: &[u8]| note.get(12..16) == Some(b"Go\0\0");
-    if segments.iter().any(|(kind, content)| *kind == PT_NOTE && is_go(content)) {
+    if segments.iter().any(|there| there.kind == PT_NOTE && is_go(there.content)) {
         return Some("it is written in Go, which makes system calls without the C library");
+    }
+    if !rings && segments.iter().any(|there| there.runs && makes_rings(there.content)) {
+        return Some(
+            "it makes io_urings by itself (liburing is linked statically), whose requests pass no library; with \
+             --rings, which says that they are for files, `weever run` runs it",
+        );
     }
     None
 }
 
-/// Kinds and contents of the program headers' segments.
-fn segments(bytes: &[u8]) -> Option<Vec<(u32, &[u8])>> {
+/// A segment of the program headers.
+struct Segment<'p> {
+    kind: u32,
+    /// It is machine code.
+    runs: bool,
+    content: &'p [u8],
+}
+
+fn segments(bytes: &[u8]) -> Option<Vec<Segment<'_>>> {
     let number = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..at + 8)?.first_chunk()?));
     let short = |at: usize| Some(u16::from_le_bytes(*bytes.get(at..at + 2)?.first_chunk()?));
     let table = usize::try_from(number(32)?).ok()?;
@@ -124,10 +143,14 @@ fn segments(bytes: &[u8]) -> Option<Vec<(u32, &[u8])>> {
     let mut all = Vec::new();
     for index in 0..count {
         let at = table.checked_add(index * size)?;
-        let kind = u32::from_le_bytes(*bytes.get(at..at.checked_add(4)?)?.first_chunk()?);
+        let word = |at: usize| {
+            Some(u32::from_le_bytes(*bytes.get(at..at.checked_add(4)?)?.first_chunk()?))
+        };
+        let (kind, flags) = (word(at)?, word(at.checked_add(4)?)?);
         let start = usize::try_from(number(at.checked_add(8)?)?).ok()?;
         let len = usize::try_from(number(at.checked_add(32)?)?).ok()?;
-        all.push((kind, bytes.get(start..start.checked_add(len)?)?));
+        let content = bytes.get(start..start.checked_add(len)?)?;
+        all.push(Segment { kind, runs: kind == PT_LOAD && flags & PF_X != 0, content });
     }
     Some(all)
 }
@@ -146,6 +169,7 @@ mod tests {
         for (kind, content) in segments {
             let mut header = [0; 56];
             header[..4].copy_from_slice(&kind.to_le_bytes());
+            header[4..8].copy_from_slice(&PF_X.to_le_bytes());
             header[8..16].copy_from_slice(&start.to_le_bytes());
             header[32..40].copy_from_slice(&(content.len() as u64).to_le_bytes());
             bytes.extend(header);
@@ -160,7 +184,15 @@ mod tests {
         let loader: &[u8] = b"/lib64/ld-linux-x86-64.so.2\0";
         let go: &[u8] = b"\x04\0\0\0\x10\0\0\0\x04\0\0\0Go\0\0";
         let dynamic = (PT_DYNAMIC, &[][..]);
-        assert_eq!(reason(&elf(&[(PT_INTERP, loader), dynamic])), None);
+        assert_eq!(reason(&elf(&[(PT_INTERP, loader), dynamic]), false), None);
+        let code: &[u8] = match env::consts::ARCH {
+            "x86_64" => b"\xb8\xa9\x01\0\0\x0f\x05\xc3",
+            _ => b"\x28\x35\x80\xd2\x01\0\0\xd4",
+        };
+        let rings = elf(&[(PT_INTERP, loader), dynamic, (PT_LOAD, code)]);
+        assert!(reason(&rings, false).unwrap().contains("--rings"));
+        assert_eq!(reason(&rings, true), None);
+        assert_eq!(reason(&elf(&[(PT_INTERP, loader), dynamic, (PT_NOTE, code)]), false), None);
         for (segments, word) in [
             (vec![], "statically"),
             (vec![(PT_INTERP, loader)], "statically"),
@@ -168,12 +200,12 @@ mod tests {
             (vec![(PT_INTERP, b"/lib/ld-musl-x86_64.so.1\0"), dynamic], "musl"),
             (vec![(PT_INTERP, loader), dynamic, (PT_NOTE, go)], "Go"),
         ] {
-            let why = reason(&elf(&segments)).unwrap();
+            let why = reason(&elf(&segments), false).unwrap();
             assert!(why.contains(word), "{why}");
         }
         let whole = elf(&[(PT_INTERP, loader), dynamic]);
         for len in 0..whole.len() {
-            assert!(reason(&whole[..len]).is_some(), "cut to {len} bytes");
+            assert!(reason(&whole[..len], false).is_some(), "cut to {len} bytes");
         }
     }
 
@@ -184,7 +216,7 @@ mod tests {
             [("#!/bin/sh\n", true), ("#! /usr/bin/env sh -e\n", true), ("data", false)]
         {
             fs::write(&script, text).unwrap();
-            assert_eq!(check(&script).is_ok(), reached, "{text}");
+            assert_eq!(check(&script, false).is_ok(), reached, "{text}");
         }
         fs::remove_file(&script).unwrap();
         let missing = find(OsStr::new("no-such-program-anywhere")).unwrap_err().to_string();

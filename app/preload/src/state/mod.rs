@@ -73,6 +73,8 @@ pub(crate) struct State {
     pub(crate) orphaned: bool,
     pub(crate) files: Slab<File>,
     pub(crate) sets: Slab<Set>,
+    /// Sockets of the kernel's that were [duplicated](crate::twins), by their inodes.
+    pub(crate) twins: Vec<u64>,
     places: Option<HashMap<Handle, u32, BuildHasherDefault<NumberHasher>>>,
     pub(crate) ways: Option<HashMap<IpAddr, Way>>,
     pub(crate) sleepers: Vec<Sleeper>,
@@ -103,6 +105,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     orphaned: false,
     files: Slab::new(),
     sets: Slab::new(),
+    twins: Vec::new(),
     places: None,
     ways: None,
     sleepers: Vec::new(),

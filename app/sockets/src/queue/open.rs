@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
+use weever_app_ring::SocketId;
 use weever_app_ring::control::{Request, Response, Share};
-use weever_app_ring::{Credential, SocketId};
 
 use super::AppQueue;
-use crate::backend::credential_of;
 use crate::error::{Error, accepted};
 use crate::opening::{Opened, OpenedQueue, Opening, UNDER_WAY, open_queue, socket_of};
+use crate::returning::Credential;
 use crate::table::{Bind, Entry, UdpSocket};
 
 /// The way to an address, as the stack has it.
@@ -181,7 +181,8 @@ impl AppQueue {
     /// # Errors
     /// [`Error::Refused`] by a stack that gives none, [`Error::Disconnected`].
     pub fn credential(&self) -> Result<Credential, Error> {
-        credential_of(self.ask(&Request::Credential)?)
+        let answer = self.ask(&Request::Credential)?;
+        Credential::of(answer, self.backend.borrow().stack_user()?)
     }
 
     /// Takes a port for the next connection that [`connect_tcp_from`](Self::connect_tcp_from) opens from it, until that is

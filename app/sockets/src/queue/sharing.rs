@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 
 use weever_app_ring::control::{Request, Response};
-use weever_app_ring::{Credential, Kind, SocketId};
+use weever_app_ring::{Kind, SocketId};
 
 use super::AppQueue;
 use crate::error::Error;
 use crate::holder::Holder;
+use crate::returning::Credential;
 use crate::stream::{TcpListener, TcpStream};
 
 impl AppQueue {
