@@ -220,16 +220,16 @@ fn a_timeout_that_has_become_shorter_is_met() {
     lab.now += 900 * MILLIS;
     lab.give(Sent { flags: ACK, seq: 1, ack: 1, ..Sent::default() }).unwrap();
     let id = lab.endpoint.accept(lab.listener).unwrap();
-    lab.endpoint.queue(id, 1460, lab.now);
+    lab.endpoint.queue(id, 536, lab.now);
     assert_eq!(lab.sent().len(), 1);
     for round in 1..100 {
-        lab.endpoint.queue(id, 1460, lab.now);
+        lab.endpoint.queue(id, 536, lab.now);
         assert_eq!(lab.sent().len(), 1, "the next one, before the last is acknowledged");
         lab.now += 1;
-        lab.give(Sent { flags: ACK, seq: 1, ack: 1 + 1460 * round, ..Sent::default() }).unwrap();
+        lab.give(Sent { flags: ACK, seq: 1, ack: 1 + 536 * round, ..Sent::default() }).unwrap();
     }
     lab.pass(400 * MILLIS);
-    assert_eq!(lab.sent(), [(ACK, 1 + 1460 * 99, 1, 1460)], "sent again");
+    assert_eq!(lab.sent(), [(ACK, 1 + 536 * 99, 1, 536)], "sent again");
 }
 
 #[test]
