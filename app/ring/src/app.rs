@@ -291,7 +291,12 @@ impl AppEnd {
     ///
     /// # Errors
     /// [`ChannelError::Corrupt`]: the channel is of no more use.
+    #[inline]
     pub fn reap(&mut self) -> Result<(), ChannelError> {
+        if self.completion.available()? > 0 { self.take_back() } else { Ok(()) }
+    }
+
+    fn take_back(&mut self) -> Result<(), ChannelError> {
         while let Some(entry) = self.completion.pop()? {
             if entry.frame >= self.geometry().frames {
                 return Err(ChannelError::Corrupt("frame number"));

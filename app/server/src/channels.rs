@@ -17,6 +17,16 @@ pub(crate) struct Channel {
     pub(crate) broken: bool,
 }
 
+impl Channel {
+    /// Whether something was delivered. Then an answer may come soon: it is looked for in each turn again.
+    #[inline]
+    pub(crate) fn note_delivery(&mut self, delivered: bool) {
+        if delivered {
+            (self.dirty, self.idle) = (true, 0);
+        }
+    }
+}
+
 /// All channels, by place and by queue.
 #[derive(Default)]
 pub(crate) struct Channels {

@@ -44,7 +44,7 @@ impl StreamPort for Port {
         let Some(channel) = channels.of(there.queue) else { return octets.len() };
         match channel.end.deliver_stream(there.number, octets, &mut there.filled) {
             Ok(done) => {
-                channel.dirty |= done > 0;
+                channel.note_delivery(done > 0);
                 there.unread += done as u64;
                 if done < octets.len() {
                     note(&mut streams.short, there.queue);

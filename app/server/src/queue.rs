@@ -236,6 +236,10 @@ impl Datagrams {
         pool: &mut PoolCache,
     ) -> Result<Option<Buffer>, ChannelError> {
         loop {
+            if !channel.end.has_transmit()? {
+                channel.dirty |= channel.end.owes();
+                return Ok(None);
+            }
             // The buffer first: a datagram that was taken off the ring cannot be put back.
             let Some(ordinary) = self.spare.take().or_else(|| pool.alloc()) else {
                 return Ok(None);
@@ -344,7 +348,7 @@ impl Datagrams {
         let delivered = channel.end.deliver(meta.entry, info_of(packet), payload);
         match delivered {
             Ok(Delivery::Delivered) => {
-                channel.dirty = true;
+                channel.note_delivery(true);
                 socket.stats.count_delivered();
                 self.stats.tx_packets += 1;
                 self.stats.tx_bytes += payload.len() as u64;

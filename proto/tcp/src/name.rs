@@ -60,7 +60,7 @@ impl Tuple {
     }
 
     /// The pseudo-header of a segment of `len` bytes from the local end.
-    #[inline]
+    #[inline(always)]
     pub fn pseudo(&self, len: usize) -> Pseudo {
         match (self.local, self.remote) {
             (IpAddr::V4(local), IpAddr::V4(remote)) => {

@@ -5,7 +5,7 @@ use core::ops::Range;
 use weever_net::MILLIS;
 use weever_wire::WireError;
 use weever_wire::tcp::{
-    HEADER_LEN, Seq, TcpOptions, TcpOptionsRepr, TcpRepr, TcpView, flag, put_checksum,
+    HEADER_LEN, Seq, TcpOptions, TcpOptionsRepr, TcpRepr, TcpView, USUAL_LEN, flag, put_checksum,
 };
 
 use crate::Nanos;
@@ -242,6 +242,17 @@ impl Transmit {
         buf: &mut [u8],
         fill: impl FnOnce(Range<u64>, &mut [u8]) -> u16,
     ) -> Result<usize, WireError> {
+        let octets = (self.payload.end - self.payload.start) as usize;
+        if let Some(stamps) = self.options.only_timestamps()
+            && let Some((header, rest)) = buf.split_first_chunk_mut::<USUAL_LEN>()
+            && let Some(payload) = rest.get_mut(..octets)
+        {
+            let words = self.header.emit_usual(stamps, header);
+            let sum = if octets == 0 { 0 } else { fill(self.payload.clone(), payload) };
+            let need = USUAL_LEN + octets;
+            put_checksum(header, self.tuple.pseudo(need).checksum_of(words + u64::from(sum)));
+            return Ok(need);
+        }
         let (have, need) = (buf.len(), self.len());
         let short = WireError::NoRoom { layer: weever_wire::Layer::Tcp, need, have };
         let buf = buf.get_mut(..need).ok_or(short)?;

@@ -210,6 +210,28 @@ fn small_segments_wait_for_an_acknowledgement() {
     assert_eq!(lab.sent(), [(ACK, 551, 1, 3)]);
 }
 
+/// A long handshake makes for a long timeout, which gets shorter while something is always in flight: the timer that
+/// was set for the long one must not be waited for.
+#[test]
+fn a_timeout_that_has_become_shorter_is_met() {
+    let mut lab = Lab::new(TcpConfig::default());
+    lab.give(Sent { flags: flag::SYN, ..Sent::default() }).unwrap();
+    lab.iss = Seq(lab.all().pop().unwrap().header.seq);
+    lab.now += 900 * MILLIS;
+    lab.give(Sent { flags: ACK, seq: 1, ack: 1, ..Sent::default() }).unwrap();
+    let id = lab.endpoint.accept(lab.listener).unwrap();
+    lab.endpoint.queue(id, 536, lab.now);
+    assert_eq!(lab.sent().len(), 1);
+    for round in 1..100 {
+        lab.endpoint.queue(id, 536, lab.now);
+        assert_eq!(lab.sent().len(), 1, "the next one, before the last is acknowledged");
+        lab.now += 1;
+        lab.give(Sent { flags: ACK, seq: 1, ack: 1 + 536 * round, ..Sent::default() }).unwrap();
+    }
+    lab.pass(400 * MILLIS);
+    assert_eq!(lab.sent(), [(ACK, 1 + 536 * 99, 1, 536)], "sent again");
+}
+
 #[test]
 fn a_corked_connection_sends_full_segments_only_until_it_is_uncorked_or_a_timeout_passed() {
     let mut lab = Lab::new(TcpConfig::default());

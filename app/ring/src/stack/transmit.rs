@@ -73,6 +73,15 @@ impl SentFrames {
 }
 
 impl StackEnd {
+    /// Whether [`next_transmit`](Self::next_transmit) has something to do. Costs less than to ask that.
+    ///
+    /// # Errors
+    /// [`ChannelError::Corrupt`]: close the channel.
+    #[inline]
+    pub fn has_transmit(&mut self) -> Result<bool, ChannelError> {
+        Ok(!self.owed.is_empty() || self.transmit.available()? > 0)
+    }
+
     /// The next datagram to send or request of a stream, if there is one and its completion has room.
     /// Entries that break the rules are skipped and counted. Follow it by
     /// [`complete`](Self::complete), or octets of a stream by [`keep`](Self::keep).

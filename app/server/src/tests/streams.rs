@@ -65,6 +65,28 @@ pub(super) fn here(port: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], port))
 }
 
+/// A worker that polls has made many turns before the next request comes.
+#[test]
+fn the_answer_to_what_was_delivered_is_taken_at_once_after_a_long_silence() {
+    let mut s = streams();
+    let listener = s.listen(80);
+    s.turn();
+    s.requests();
+    let stream = s.port.accept(listener, here(80), peer()).unwrap();
+    for silence in 1000..1032 {
+        for _ in 0..silence {
+            s.turn();
+        }
+        assert_eq!(s.port.deliver(stream, b"request"), 7);
+        s.turn();
+        assert!(!s.received().is_empty());
+        s.send(stream, b"answer");
+        assert!(s.turn(), "the transport learns of it in the next turn");
+        s.requests();
+        s.port.acknowledged(stream, 6 * (silence - 999));
+    }
+}
+
 #[test]
 fn an_accepted_stream_carries_octets_both_ways_until_both_ends_have_finished() {
     let mut s = streams();

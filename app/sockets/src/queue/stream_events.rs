@@ -34,10 +34,13 @@ impl AppQueue {
 
     /// Notes the frames that have come back.
     fn note_returned(&self) {
-        let mut streams = self.streams.borrow_mut();
-        let limit = self.most_unacknowledged();
         for channel in &self.channels {
             let mut end = channel.end.borrow_mut();
+            if !end.has_returned() {
+                continue;
+            }
+            let mut streams = self.streams.borrow_mut();
+            let limit = self.most_unacknowledged();
             while let Some(returned) = end.next_returned() {
                 streams.returned(returned, limit);
             }

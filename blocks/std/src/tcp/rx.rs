@@ -109,14 +109,15 @@ fn pseudo(packet: &Buffer, len: usize) -> Option<Pseudo> {
 /// Both ends of a received segment.
 #[inline]
 pub(super) fn tuple(packet: &Buffer) -> Option<Tuple> {
-    let (local, remote) = reversed(packet)?;
+    let (local, remote) = if is_v6(packet) {
+        let (local, remote) = reversed(packet)?;
+        (address(&local), address(&remote))
+    } else {
+        let ip = packet.array_at(packet.meta().l3).map(Ipv4Header::of)?;
+        (ip.dst().into(), ip.src().into())
+    };
     let header = packet.array_at(packet.meta().l4).map(TcpHeader::of)?;
-    Some(Tuple {
-        local: address(&local),
-        remote: address(&remote),
-        local_port: header.dst_port(),
-        remote_port: header.src_port(),
-    })
+    Some(Tuple { local, remote, local_port: header.dst_port(), remote_port: header.src_port() })
 }
 
 /// The use of the key by which flows are named.

@@ -318,7 +318,9 @@ impl Tcp {
 
     /// There is nothing to send: no buffer is needed.
     fn rest_from_sending(&mut self, cx: &mut Cx<'_>) -> Option<Nanos> {
-        self.spare.drain(..).for_each(|packet| cx.free(packet));
+        while let Some(packet) = self.spare.pop() {
+            cx.free(packet);
+        }
         None
     }
 

@@ -53,6 +53,10 @@ pub(crate) struct Generator {
     /// The beginning of this turn.
     now: u64,
     outbox: VecDeque<Buffer>,
+    /// Places for what arrives, and for a segment and its frame: to make them anew would cost each turn more than
+    /// looking for packets does.
+    burst: Box<Burst>,
+    next: Box<(Transmit, [u8; LONGEST])>,
     request: Vec<u8>,
     response: Vec<u8>,
     /// Connections that octets arrived for in this turn, and those that were established.
@@ -124,6 +128,8 @@ impl Generator {
             began: Instant::now(),
             now: 0,
             outbox: VecDeque::new(),
+            burst: Box::new(Burst::new()),
+            next: Box::new((Transmit::place(), [0; LONGEST])),
             request: request.to_vec(),
             response: response.to_vec(),
             arrived: Vec::new(),
@@ -155,13 +161,14 @@ impl Generator {
     /// Begins a turn: takes what has arrived.
     pub(crate) fn receive(&mut self) -> Result<(), BenchError> {
         self.now = self.began.elapsed().as_nanos() as u64;
-        let mut burst = Burst::new();
-        let received = self.queue.rx(&mut self.pool, &mut burst, 64);
+        let received = self.queue.rx(&mut self.pool, &mut self.burst, 64);
         let received = received.map_err(BenchError::of(FAILED))?;
         self.worked = received > 0;
-        for packet in (0..received).filter_map(|i| burst.take(i)) {
-            self.take(packet.data());
-            self.pool.free(packet);
+        for at in 0..received {
+            if let Some(packet) = self.burst.take(at) {
+                self.take(packet.data());
+                self.pool.free(packet);
+            }
         }
         if self.endpoint.next_deadline().is_some_and(|at| at <= self.now) {
             self.endpoint.handle_timeout(self.now);
@@ -256,14 +263,15 @@ impl Generator {
 
     /// Ends a turn: sends what is due.
     pub(crate) fn send(&mut self) -> Result<(), BenchError> {
-        let mut frame = [0; LONGEST];
-        let mut transmit = Transmit::place();
-        while let Some(mut packet) = self.pool.alloc() {
-            if !self.endpoint.poll_into(&mut transmit, self.now) {
+        while self.endpoint.may_transmit()
+            && let Some(mut packet) = self.pool.alloc()
+        {
+            let (transmit, frame) = &mut *self.next;
+            if !self.endpoint.poll_into(transmit, self.now) {
                 self.pool.free(packet);
                 break;
             }
-            match self.write(&transmit, &mut frame) {
+            match write(&self.request, self.host_mac, transmit, frame) {
                 Some(len) => {
                     packet.append(&frame[..len]);
                     self.outbox.push_back(packet);
@@ -278,24 +286,6 @@ impl Generator {
             self.busy += self.began.elapsed().as_nanos() as u64 - self.now;
         }
         Ok(())
-    }
-
-    /// Writes a segment's frame and returns its length.
-    fn write(&self, transmit: &Transmit, frame: &mut [u8]) -> Option<usize> {
-        let (std::net::IpAddr::V4(src), std::net::IpAddr::V4(dst)) =
-            (transmit.tuple.local, transmit.tuple.remote)
-        else {
-            return None;
-        };
-        let len = transmit.len();
-        let segment = frame.get_mut(TCP..TCP + len)?;
-        let fill = |range: std::ops::Range<u64>, out: &mut [u8]| {
-            repeat(&self.request, range.start, out);
-            checksum::sum(out)
-        };
-        transmit.emit(segment, fill).ok()?;
-        address(frame.get_mut(..TCP + len)?, self.host_mac, (src, dst), transmit.ecn)?;
-        Some(TCP + len)
     }
 
     /// Opens connections, and returns them when all are established.
@@ -318,6 +308,29 @@ impl Generator {
         }
         Ok(there)
     }
+}
+
+/// Writes a segment's frame and returns its length.
+fn write(
+    request: &[u8],
+    host_mac: MacAddr,
+    transmit: &Transmit,
+    frame: &mut [u8],
+) -> Option<usize> {
+    let (std::net::IpAddr::V4(src), std::net::IpAddr::V4(dst)) =
+        (transmit.tuple.local, transmit.tuple.remote)
+    else {
+        return None;
+    };
+    let len = transmit.len();
+    let segment = frame.get_mut(TCP..TCP + len)?;
+    let fill = |range: std::ops::Range<u64>, out: &mut [u8]| {
+        repeat(request, range.start, out);
+        checksum::sum(out)
+    };
+    transmit.emit(segment, fill).ok()?;
+    address(frame.get_mut(..TCP + len)?, host_mac, (src, dst), transmit.ecn)?;
+    Some(TCP + len)
 }
 
 /// The address of the `number`-th client.

@@ -126,10 +126,15 @@ pub(crate) fn response(len: usize) -> Vec<u8> {
 /// How many requests end in these octets. `seen` is how much of an end the ones before them had.
 fn requests(octets: &[u8], seen: &mut u8) -> usize {
     const END: &[u8; 4] = b"\r\n\r\n";
-    let mut ends = 0;
-    for byte in octets {
-        *seen = match byte {
-            byte if *byte == END[usize::from(*seen)] => *seen + 1,
+    let (mut ends, mut at) = (0, 0);
+    while at < octets.len() {
+        // Between lines there is only to look for the end of one.
+        if *seen == 0 {
+            let Some(next) = octets[at..].iter().position(|byte| *byte == END[0]) else { break };
+            at += next;
+        }
+        *seen = match octets[at] {
+            byte if byte == END[usize::from(*seen)] => *seen + 1,
             b'\r' => 1,
             _ => 0,
         };
@@ -137,6 +142,7 @@ fn requests(octets: &[u8], seen: &mut u8) -> usize {
             ends += 1;
             *seen = 0;
         }
+        at += 1;
     }
     ends
 }

@@ -56,6 +56,12 @@ impl Controller {
         }
     }
 
+    /// Whether an acknowledgement by which the window may not grow means nothing to it.
+    #[inline]
+    pub(crate) fn only_grows(&self) -> bool {
+        matches!(self, Self::Reno(_) | Self::Cubic(_))
+    }
+
     pub(crate) fn get(&mut self) -> &mut dyn CongestionControl {
         match self {
             Self::Reno(control) => control,

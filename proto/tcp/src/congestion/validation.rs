@@ -47,6 +47,7 @@ impl Validation {
     }
 
     /// Counts octets that were acknowledged.
+    #[inline]
     pub(crate) fn acked(&mut self, octets: u32, una: Seq, nxt: Seq) {
         if self.octets == NO_ROUND {
             (self.octets, self.round_end) = (0, nxt);

@@ -112,6 +112,7 @@ impl Seldom {
     }
 
     /// Bytes that it takes up beside itself.
+    #[inline]
     pub(crate) fn memory(&self) -> usize {
         if self.0.is_some() { size_of::<Rare>() } else { 0 }
     }

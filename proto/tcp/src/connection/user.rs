@@ -11,6 +11,7 @@ const MAX_QUEUED: u64 = 1 << 30;
 impl Connection {
     /// SEND (§3.10.2): how many of `octets` more octets, which lie in the send region behind those
     /// queued before, were taken. 0 once the sending side is closed.
+    #[inline]
     pub(crate) fn queue(&mut self, octets: u64, now: Nanos) -> u64 {
         let open = matches!(
             self.state,
@@ -37,6 +38,7 @@ impl Connection {
 
     /// RECEIVE (§3.10.3): the application has done with the next `octets` readable octets. Returns
     /// how many there were.
+    #[inline]
     pub(crate) fn consume(&mut self, octets: u64, now: Nanos) -> u32 {
         let octets = octets.min(self.rcv.received - self.rcv.consumed);
         self.rcv.consumed += octets;

@@ -37,7 +37,10 @@ impl Endpoint {
         now: Nanos,
     ) -> Result<Handled, Reject> {
         let handled = match found {
-            Some(id) => self.pass_or_reuse(id.index, tuple, segment, now),
+            Some(id) => match self.pass_expected(id, segment, now) {
+                Some(handled) => return Ok(handled),
+                None => self.pass_or_reuse(id.index, tuple, segment, now),
+            },
             None => self.first_contact(tuple, segment, now),
         };
         if let Err(reject) = handled {
@@ -127,6 +130,30 @@ impl Endpoint {
         }
     }
 
+    /// Hands a segment to its connection if that expects it, as nearly always: what follows is known then, and
+    /// [`settle`](Self::settle) would look for more.
+    #[inline]
+    fn pass_expected(&mut self, id: Id, segment: &Segment<'_>, now: Nanos) -> Option<Handled> {
+        let slot = &mut self.slots[id.index];
+        let accepted = slot.listener().is_none();
+        let connection = slot.connection.as_mut().filter(|it| it.is_expected(segment))?;
+        let payload = connection.take_expected(segment, now);
+        let is_ready = accepted && !connection.events.is_empty();
+        let sends = connection.may_transmit_if_quiet();
+        let memory = connection.memory();
+        self.memory = self.memory - u64::from(slot.memory) + u64::from(memory);
+        slot.memory = memory;
+        if is_ready && !std::mem::replace(&mut slot.in_ready, true) {
+            self.ready.push_back(id.index);
+        }
+        if !sends {
+            slot.set_timer_of_ack(&mut self.wheel, id.index, now);
+        } else if !std::mem::replace(&mut slot.in_sends, true) {
+            self.sends.push_back(id.index);
+        }
+        Some(Handled { id: Some(id), payload })
+    }
+
     /// Hands a segment to its connection.
     pub(super) fn pass(
         &mut self,
@@ -136,7 +163,6 @@ impl Endpoint {
     ) -> Result<Handled, Reject> {
         let slot = &mut self.slots[index];
         let id = Id { index, generation: slot.generation };
-        slot.warm();
         let waits_at = slot.listener();
         let Some(connection) = slot.connection.as_mut() else {
             return Err(Reject::NoConnection);

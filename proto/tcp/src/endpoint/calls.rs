@@ -1,6 +1,7 @@
 //! Calls of the user (RFC 9293 §3.10.2 to §3.10.5), by the ids of connections.
 
 use super::Endpoint;
+use crate::connection::AckNeed;
 use crate::{Connection, Events, Id, Nanos};
 
 impl Endpoint {
@@ -14,7 +15,7 @@ impl Endpoint {
         slot.warm();
         let Some(connection) = slot.connection.as_mut() else { return 0 };
         let taken = connection.queue(octets, now);
-        if !connection.may_transmit() {
+        if taken == 0 || !connection.can_send() {
             self.settle(id.index, now);
         } else if !std::mem::replace(&mut slot.in_sends, true) {
             // Its timer is set once they are sent.
@@ -44,7 +45,8 @@ impl Endpoint {
             return;
         }
         let taken = connection.consume(octets, now);
-        if connection.may_transmit() || connection.events.has(Events::CRAMPED) {
+        // It may owe the peer an update of the window now; what else it has to send it had before.
+        if connection.ack_need >= AckNeed::Challenge || connection.events.has(Events::CRAMPED) {
             return self.settle(id.index, now);
         }
         // No deadline depends on the octets read.

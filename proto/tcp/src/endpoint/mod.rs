@@ -262,6 +262,7 @@ impl Endpoint {
 
 impl Connection {
     /// Octets that it counts for: itself, its records, and the unread octets of its region.
+    #[inline]
     fn memory(&self) -> u32 {
         let unread = (self.rcv.received - self.rcv.consumed) as u32;
         let ahead = if self.rcv.ahead.is_empty() { 0 } else { self.rcv.window() };

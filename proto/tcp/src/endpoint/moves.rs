@@ -10,8 +10,15 @@ impl Endpoint {
     /// The connection between these ends.
     #[inline]
     pub fn lookup(&self, tuple: &Tuple) -> Option<Id> {
-        let index = self.find(tuple)?;
-        Some(Id { index, generation: self.slots[index].generation })
+        let mut generation = 0;
+        let index = self.table.find(self.secrets.demux(tuple), |index| {
+            let slot = &self.slots[index];
+            // What is looked up is a segment's connection, nearly always, all of which is needed next.
+            slot.warm();
+            generation = slot.generation;
+            slot.connection.as_ref().is_some_and(|it| it.tuple == *tuple)
+        })?;
+        Some(Id { index, generation })
     }
 
     /// Whether a listener takes SYNs to the local end.

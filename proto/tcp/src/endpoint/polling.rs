@@ -46,6 +46,7 @@ impl Endpoint {
     pub fn handle_timeout(&mut self, now: Nanos) {
         while let Some(index) = self.wheel.poll(now) {
             let slot = &mut self.slots[index];
+            slot.warm();
             (slot.timer, slot.timer_at) = (None, NEVER);
             if let Some(connection) = slot.connection.as_mut() {
                 let half_open = connection.state == State::SynReceived;
@@ -88,10 +89,10 @@ impl Endpoint {
             if connection.ack_need == AckNeed::Challenge {
                 self.challenges.limit(connection, &mut self.counters, now);
             }
-            if connection.poll_into(out, now) {
+            if let Some(more) = connection.poll_into(out, now) {
                 out.connection = Some(Id { index, generation: slot.generation });
                 self.in_a_row += out.pieces();
-                if !connection.may_transmit() {
+                if !more {
                     self.leave_sends(index, now);
                 } else if self.in_a_row >= IN_A_ROW {
                     self.in_a_row = 0;
@@ -134,6 +135,7 @@ impl Endpoint {
     }
 
     /// The next connection with news for its application. Call it until it returns `None`.
+    #[inline]
     pub fn poll_event(&mut self) -> Option<(Id, Events)> {
         while let Some(index) = self.ready.pop_front() {
             let slot = &mut self.slots[index];

@@ -33,7 +33,7 @@ const CHUNK: u32 = 1 << CHUNK_BITS;
 /// Slots by index. They are allocated by chunks and stay.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    chunks: Vec<Box<[Slot]>>,
+    chunks: Vec<Box<[Slot; CHUNK as usize]>>,
     len: u32,
 }
 
@@ -45,7 +45,8 @@ impl Slots {
     /// One slot more, empty: its index.
     pub(super) fn push(&mut self) -> u32 {
         if self.len.is_multiple_of(CHUNK) {
-            self.chunks.push((0..CHUNK).map(|_| Slot::empty()).collect());
+            let empty: Box<[Slot]> = (0..CHUNK).map(|_| Slot::empty()).collect();
+            self.chunks.extend(empty.try_into());
         }
         self.len += 1;
         self.len - 1
@@ -109,11 +110,26 @@ impl Slot {
     /// is set anew then, which costs less than moving it with each acknowledgement.
     #[inline]
     pub(super) fn set_timer(&mut self, wheel: &mut Wheel<u32>, index: u32, now: Nanos) {
-        let Some(connection) = &mut self.connection else { return };
+        let Some(connection) = &self.connection else { return };
         // The timer that is set nearly always fires before anything can be due, which then tells the time.
-        if self.timer_at <= connection.earliest_deadline() {
-            return;
+        if self.timer_at > connection.earliest_deadline() {
+            self.move_timer(wheel, index, now);
         }
+    }
+
+    /// The same after a segment that was [expected](Connection::is_expected). If nothing is in flight behind it, only
+    /// the deadline of its acknowledgement can have become earlier.
+    #[inline]
+    pub(super) fn set_timer_of_ack(&mut self, wheel: &mut Wheel<u32>, index: u32, now: Nanos) {
+        let Some(connection) = &self.connection else { return };
+        if self.timer_at > connection.timers.ack || !connection.sent.is_empty() {
+            self.set_timer(wheel, index, now);
+        }
+    }
+
+    #[inline(never)]
+    fn move_timer(&mut self, wheel: &mut Wheel<u32>, index: u32, now: Nanos) {
+        let Some(connection) = &mut self.connection else { return };
         connection.arm_resend(now);
         let deadline = connection.next_deadline();
         if self.timer_at <= deadline {

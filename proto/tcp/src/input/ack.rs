@@ -100,6 +100,7 @@ impl Connection {
     }
 
     /// Counts octets of the stream out of the window: FIN and SYN are none of it.
+    #[inline]
     fn free_acknowledged(&mut self) {
         let freed = self.snd.una.min(self.snd.end());
         if freed.gt(self.snd.base) {

@@ -6,7 +6,7 @@
 //!
 //! Nearly all segments are expected: the next one in order, or an acknowledgement of octets sent once,
 //! while nothing is lost or missing. For them the eight steps come down to
-//! [`Connection::take_expected`] (V. Jacobson's header prediction).
+//! [`Connection::take_expected`] (V. Jacobson's header prediction), which the endpoint calls instead.
 
 mod ack;
 mod sequence;
@@ -104,9 +104,6 @@ impl Connection {
         segment: &Segment<'_>,
         now: Nanos,
     ) -> Result<Option<Payload>, Reject> {
-        if self.is_expected(segment) {
-            return Ok(self.take_expected(segment, now));
-        }
         match self.state {
             State::Closed => return Err(Reject::NoConnection),
             State::SynSent => return self.syn_sent(segment, now),
@@ -160,7 +157,7 @@ impl Connection {
     /// Whether the steps would let all of a segment pass, with no answer due but the acknowledgement of
     /// its text, and with nothing to repair.
     #[inline]
-    pub(super) fn is_expected(&self, segment: &Segment<'_>) -> bool {
+    pub(crate) fn is_expected(&self, segment: &Segment<'_>) -> bool {
         let (rcv, snd) = (&self.rcv, &self.snd);
         let stamp = segment.options.timestamps;
         let stamped = stamp
@@ -183,7 +180,7 @@ impl Connection {
 
     /// Takes a segment that [is expected](Self::is_expected).
     #[inline]
-    pub(super) fn take_expected(&mut self, segment: &Segment<'_>, now: Nanos) -> Option<Payload> {
+    pub(crate) fn take_expected(&mut self, segment: &Segment<'_>, now: Nanos) -> Option<Payload> {
         self.timers.heard = millis(now);
         self.keep_alive_probes = 0;
         if segment.ack != self.snd.una {
@@ -191,7 +188,11 @@ impl Connection {
             self.note_progress(now);
         }
         self.update_window(segment, now);
-        self.note_timestamp(segment, now);
+        if let Some(stamp) =
+            segment.options.timestamps.filter(|_| segment.seq.le(self.rcv.last_ack))
+        {
+            self.rcv.note_stamp(stamp.value, now);
+        }
         let len = segment.text_len();
         if len == 0 {
             return None;

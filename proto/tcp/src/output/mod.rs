@@ -28,26 +28,28 @@ impl Connection {
             || (self.can_send() && self.has_unsent())
     }
 
+    /// The same for a connection of which a segment was just [expected](Self::is_expected), or sent as expected: nothing
+    /// of all that is rare.
+    #[inline]
+    pub(crate) fn may_transmit_if_quiet(&self) -> bool {
+        self.ack_need >= AckNeed::Challenge || self.probe != Probe::None || self.snd.unsent() > 0
+    }
+
     /// Whether data or FIN may be sent or sent again.
     #[inline]
     pub(crate) fn can_send(&self) -> bool {
         self.state.can_send() || self.is_early()
     }
 
-    /// Writes the next segment to send to `out`; called until it returns false.
+    /// Writes the next segment to send to `out`, and says whether there may be more; `None` if there is none.
     #[inline]
-    pub(crate) fn poll_into(&mut self, out: &mut Transmit, now: Nanos) -> bool {
+    pub(crate) fn poll_into(&mut self, out: &mut Transmit, now: Nanos) -> Option<bool> {
         if let Some(len) = self.expected_len(now) {
             self.write_expected(out, len, now);
-            return true;
+            return Some(self.may_transmit_if_quiet());
         }
-        match self.poll_any(now) {
-            Some(transmit) => {
-                *out = transmit;
-                true
-            }
-            None => false,
-        }
+        *out = self.poll_any(now)?;
+        Some(self.may_transmit())
     }
 
     /// Writes a segment of octets whose length was [expected](Self::expected_len), field by field into `out`: a
@@ -269,10 +271,16 @@ impl Connection {
 
     /// Octets beyond a full segment of `len` that the same [`Transmit`] may hold: further full
     /// segments, within both windows. The last, short one goes by itself.
+    #[inline]
     fn further(&self, len: u32, pipe: u32) -> u32 {
+        let room = self.window.mss;
+        if len < room { 0 } else { self.further_segments(len, pipe) }
+    }
+
+    fn further_segments(&self, len: u32, pipe: u32) -> u32 {
         let room = self.payload_room();
         let most = self.config.super_segment.min(crate::MAX_JOINED);
-        if len < room || most < 2 * room || room != self.window.mss {
+        if most < 2 * room || room != self.window.mss {
             return 0;
         }
         let window = self.window_room().min(self.window.cwnd.saturating_sub(pipe));

@@ -275,6 +275,7 @@ impl Connection {
 
     /// Lets congestion control grow the window after so many octets were delivered. RFC 3042 §2: duplicates that let
     /// new segments go do not change the window; it grows when SND.UNA has `advanced`.
+    #[inline]
     fn grow(
         &mut self,
         (marked, advanced): (bool, bool),
@@ -286,6 +287,11 @@ impl Connection {
         let window_used = validation.is_half_used(window)
             || (self.recovery.limited && validation.is_valid(window));
         let waits_for_cwr = marked || self.rare.reduced_until.is_some();
+        let may_grow =
+            window_used && advanced && self.recovery.phase != Phase::Recovery && !waits_for_cwr;
+        if !may_grow && self.control.only_grows() {
+            return;
+        }
         let acked = Acked {
             now,
             octets,
@@ -295,10 +301,7 @@ impl Connection {
             una: self.snd.una,
             nxt: self.snd.nxt,
             marked,
-            may_grow: window_used
-                && advanced
-                && self.recovery.phase != Phase::Recovery
-                && !waits_for_cwr,
+            may_grow,
         };
         self.control.get().acked(&mut self.window, &acked);
     }

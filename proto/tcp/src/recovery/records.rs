@@ -211,6 +211,7 @@ impl Records {
     }
 
     /// Bytes that it takes up beside itself.
+    #[inline]
     pub(super) fn memory(&self) -> usize {
         let of = |many: &VecDeque<Record>| size_of::<VecDeque<Record>>() + 16 * many.capacity();
         self.many.as_ref().map_or(0, |many| of(many))

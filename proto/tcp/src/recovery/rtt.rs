@@ -52,6 +52,7 @@ impl Rtt {
     }
 
     /// Takes a measurement over.
+    #[inline]
     pub(crate) fn sample(&mut self, rtt: Nanos, now: Nanos) {
         let rtt = u32::try_from(rtt >> UNIT_BITS).unwrap_or(u32::MAX / 2).clamp(1, u32::MAX / 2);
         let second = (now / SECOND) as u32;

@@ -21,6 +21,7 @@ impl Sent {
     }
 
     /// Bytes that the records take up beside it.
+    #[inline]
     pub(crate) fn memory(&self) -> usize {
         self.records.memory()
     }

@@ -82,9 +82,9 @@ impl<'a> TcpOptions<'a> {
     #[inline(always)]
     pub fn usual(bytes: &[u8]) -> Option<Timestamps> {
         let whole: &[u8; TIMESTAMPS_LEN] = bytes.try_into().ok()?;
-        let [first, value, echo] = [0, 4, 8].map(|at| crate::bytes::be32(whole, at));
+        let word = |at| crate::bytes::be32(whole, at);
         let sign = u32::from_be_bytes([kind::NOP, kind::NOP, kind::TIMESTAMPS, 10]);
-        (first == sign).then_some(Timestamps { value, echo })
+        (word(0) == sign).then(|| Timestamps { value: word(4), echo: word(8) })
     }
 
     fn parse_all(mut bytes: &'a [u8]) -> Result<Self, WireError> {
@@ -199,6 +199,13 @@ impl TcpOptionsRepr {
     fn is_timestamps_only(&self) -> bool {
         let of_syn = self.mss.is_some() | self.window_scale.is_some() | self.sack_permitted;
         !(of_syn | self.fast_open.is_some()) && self.sack_count == 0
+    }
+
+    /// Timestamps, if there is nothing else: the options of nearly every segment of a connection with timestamps (RFC
+    /// 7323 appendix A).
+    #[inline]
+    pub fn only_timestamps(&self) -> Option<Timestamps> {
+        self.timestamps.filter(|_| self.is_timestamps_only())
     }
 
     /// Bytes that [`emit`](Self::emit) writes, a multiple of four. More than [`MAX_OPTIONS_LEN`]

@@ -86,6 +86,23 @@ proptest! {
     }
 
     #[test]
+    fn the_usual_header_is_written_and_summed_as_any_other(
+        ports: (u16, u16), seq: u32, ack: u32, rest: (u8, u16, u16), stamps: (u32, u32),
+    ) {
+        let ((src_port, dst_port), (flags, window, urgent)) = (ports, rest);
+        let repr = TcpRepr { src_port, dst_port, seq, ack, flags, window, checksum: 0, urgent };
+        let stamps = Timestamps { value: stamps.0, echo: stamps.1 };
+        let options = TcpOptionsRepr { timestamps: Some(stamps), ..TcpOptionsRepr::default() };
+        prop_assert_eq!(options.only_timestamps(), Some(stamps));
+        let (mut usual, mut any) = ([0xaa; USUAL_LEN], [0xaa; USUAL_LEN]);
+        let words = repr.emit_usual(stamps, &mut usual);
+        prop_assert_eq!(repr.emit_with_options(&options, &mut any), Ok(USUAL_LEN));
+        prop_assert_eq!(usual, any);
+        let pseudo = Pseudo::v4(&[10, 0, 0, 1, 10, 0, 0, 2], 6, USUAL_LEN as u16);
+        prop_assert_eq!(pseudo.checksum_of(words), pseudo.checksum(&usual));
+    }
+
+    #[test]
     fn options_agree_with_etherparse(repr in repr()) {
         let mut buf = [0; HEADER_LEN + MAX_OPTIONS_LEN];
         let header = TcpRepr { src_port: 1, dst_port: 2, seq: 3, ack: 4, flags: flag::ACK,

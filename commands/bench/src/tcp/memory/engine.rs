@@ -106,6 +106,9 @@ impl Host {
     /// Takes a burst of packets, whose segments are joined where they continue each other; each
     /// connection that got payload is handed to `got`.
     fn receive(&mut self, pipe: &mut Pipe, now: u64, mut got: impl FnMut(&mut Host, Id)) -> bool {
+        if pipe.full.is_empty() {
+            return false;
+        }
         if pipe.full.len() == 1
             && let Some(packet) = pipe.full.pop_front()
         {
@@ -141,10 +144,9 @@ impl Host {
             }
         }
         drop(parsed);
-        let busy = !burst.is_empty();
         pipe.free.append(&mut burst);
         self.burst = burst;
-        busy
+        true
     }
 
     /// Copies the accepted range of the payload of joined packets into the receive region.
