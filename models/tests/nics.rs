@@ -28,8 +28,9 @@ fn every_model_is_a_pipeline_and_says_where_it_comes_from() {
         assert!(silicon(name).rss.is_some(), "{name}");
         assert!(linux(name).queues.count() <= silicon(name).queues.count(), "{name}");
         assert!(model.source.contains("// Sources: "), "{name}");
-        // The program that weever generates is no hardware.
-        let verified = *name == "xdp" || model.source.contains("// Not verified on hardware.");
+        // The program that weever generates and the kernel's interface are no hardware.
+        let verified =
+            ["tap", "xdp"].contains(name) || model.source.contains("// Not verified on hardware.");
         assert!(verified, "{name}");
     }
     assert!(nics().count() >= 10);
@@ -172,4 +173,22 @@ fn intel_82576_shows_no_rules() {
     let seen = linux("82576");
     assert_eq!((names(&seen), seen.queues.count()), (vec![], 8));
     assert_eq!(table(&silicon("82576"), "Rx5Tuple").model.capacity.entries, 8);
+}
+
+/// Every device that says something of received checksums says it packet by packet, and none of them reach an
+/// XDP program; only what holds of every frame removes nodes.
+#[test]
+fn features_say_what_they_do_for_a_host() {
+    for name in nics().filter(|name| *name != "xdp") {
+        let vouched = silicon(name).vouched(&[]);
+        assert_eq!((vouched.each.len(), vouched.filled.len()), (2, 2), "{name}");
+    }
+    assert!(silicon("xdp").vouched(&[]).each.is_empty());
+    let short = Conj::all().with(Field::FrameLen, 20);
+    for (name, drops) in [("82599", true), ("connectx5", true), ("ena", false), ("tap", false)] {
+        let always = silicon(name).vouched(&[]).always();
+        let left = weever_plan::flow::conjunctions(&always, 8).unwrap();
+        assert_eq!(left.iter().all(|part| part.disjoint(&short)), drops, "{name}");
+        assert_eq!(silicon(name).sends.is_some(), true, "{name}");
+    }
 }

@@ -1,10 +1,30 @@
 //! Room for headers, and the addresses of an answer.
 
+use std::net::IpAddr;
+
 use weever_block::Buffer;
+use weever_net::iface::IfaceId;
+use weever_net::state::NetState;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::ethernet::ethertype;
-use weever_wire::ipv4::Ipv4Header;
-use weever_wire::ipv6::Ipv6Header;
+use weever_wire::ipv4::{self, Ipv4Header};
+use weever_wire::ipv6::{self, Ipv6Header};
+
+/// Below this many bytes of payload summing them up costs less than asking whether the link does it.
+pub(crate) const WORTH_LEAVING: usize = 256;
+
+/// Whether the link by which a transport header and its payload of `len` bytes leave for `remote` completes their
+/// checksum: not that of a packet that will be cut up, for it sees only pieces. `via` is the interface that leads
+/// to link-local addresses.
+#[inline]
+pub(crate) fn link_completes(state: &NetState, remote: IpAddr, via: IfaceId, len: usize) -> bool {
+    let (iface, header) = match remote {
+        IpAddr::V4(v4) => (state.route4(v4).map(|hop| hop.iface), ipv4::HEADER_LEN),
+        IpAddr::V6(v6) => (state.hop6(via, v6).map(|hop| hop.iface), ipv6::HEADER_LEN),
+    };
+    let iface = iface.and_then(|iface| state.interface(iface));
+    iface.is_some_and(|iface| iface.tx_checksum && len + header <= usize::from(iface.mtu))
+}
 
 /// Puts `len` bytes in front of the packet; false, and nothing changed, without headroom.
 #[inline]

@@ -73,9 +73,10 @@ pub fn make(args: &PlanArgs) -> std::result::Result<PlannedOutput, PlanToolError
     };
     let (model, page, flows, plan) = (&model, &page, &flows, &plan);
     let embedded = Vec::new();
-    let mut planned = Planned { model, page, flows, plan, explanations, embedded };
+    let mut planned = Planned { model, page, flows, plan, explanations, embedded, work: None };
     if args.graphs || args.graph.is_some() {
-        planned.embedded = render::embedded(&planned)?;
+        let (embedded, work) = render::embedded(&planned)?;
+        (planned.embedded, planned.work) = (embedded, Some(work));
     }
     Ok(PlannedOutput { text: show(args, &planned)?, notes, acceptable: plan.is_acceptable() })
 }
@@ -90,7 +91,9 @@ fn cost_function(
         return Ok(page.cost_function(None));
     }
     let lpg = render::host(flows.iter().flat_map(|flow| &flow.parts))?;
-    let (vouched, single_homed) = (stated(&model.prg), render::single_homed());
+    let settings = model.nic.useful(&lpg);
+    let vouched = stated(&model.prg, &model.nic, &settings).always();
+    let single_homed = render::single_homed();
     let host = Host { lpg: &lpg, vouched: &vouched, single_homed: &single_homed };
     Ok(page.cost_function(Some(&host)))
 }

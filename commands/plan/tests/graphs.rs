@@ -67,3 +67,30 @@ fn the_table_for_people_has_a_line_for_each_queue() {
     let (_, table) = made.text.split_once("the host's graph behind each queue:").unwrap();
     assert_eq!(table.trim().lines().take_while(|l| !l.is_empty()).count(), 3, "{}", made.text);
 }
+
+#[test]
+fn what_a_device_does_on_every_frame_is_not_in_the_graphs() {
+    let args = |nic: &str, format| PlanArgs { nic: nic.into(), format, ..args("work") };
+    let shown = |nic: &str| {
+        let one = PlanArgs { graph: Some(0), graphs: false, ..args(nic, Format::Text) };
+        make(&one).unwrap().text
+    };
+    // A device on Ethernet delivers no frames that end inside their tag.
+    let (physical, virtual_) = (shown("connectx5"), shown("ena"));
+    let node = "RxL2EtherValidLength";
+    assert!(!physical.contains(node) && virtual_.contains(node), "{physical}");
+    // This one also records where the headers are.
+    assert!(physical.contains("RxL2EtherClassified"), "{physical}");
+    // What it says packet by packet leaves the node to the others.
+    assert!(physical.contains("RxL4UDPValidChecksum"), "{physical}");
+    let text = make(&args("connectx5", Format::Text)).unwrap().text;
+    let work = "the work of ConnectX5:\n\
+                holds of all that is received: not(frame.len < 56)\n\
+                of packets that it says so of: pred(tcp.checksum,right), pred(udp.checksum,right)\n\
+                filled in when sent: pred(tcp.checksum,right), pred(udp.checksum,right)\n\
+                features that have to be on: rx-checksum, tx-checksum-ip-generic\n";
+    assert!(text.contains(work), "{text}");
+    let json = make(&args("ena", Format::Json)).unwrap().text;
+    let plan: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(plan["work"]["features"][0], "rx-checksum");
+}

@@ -27,7 +27,8 @@ pub(crate) fn nic(queues: u32, tables: Vec<TableModel>) -> Nic {
         locations: None,
         default_queue: 0,
         off,
-        strips: Vec::new(),
+        features: Vec::new(),
+        sends: None,
     }
 }
 

@@ -343,3 +343,58 @@ fn datagrams_of_the_other_family_are_cut_too() {
     }
     assert_eq!(joined, sent);
 }
+
+/// A segment of ours in an established connection, its checksum partial.
+fn segment(host: &Host, sequence: u32, payload: &[u8]) -> Vec<u8> {
+    let mut frame = [&host.tap.interface().mac[..], &host.tap.info().mac, &[8, 0]].concat();
+    frame.extend([0x45, 0]);
+    frame.extend(((40 + payload.len()) as u16).to_be_bytes());
+    frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+    frame.extend(OURS.octets());
+    frame.extend(KERNEL.octets());
+    let ip = frame[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
+    let sum = ip.sum::<u32>();
+    let check = !((sum & 0xffff) + (sum >> 16)) as u16;
+    frame[24..26].copy_from_slice(&check.to_be_bytes());
+    frame.extend([0x30, 0x39, 0, 80]);
+    frame.extend(sequence.to_be_bytes());
+    frame.extend([0, 0, 0, 9, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    frame.extend(payload);
+    frame
+}
+
+#[test]
+fn segments_that_follow_each_other_are_one_packet_for_the_kernel() {
+    require_net_admin!();
+    let mut host = host(TapConfig::new("tap0"));
+    let open = || PacketSocket::open("tap0", Protocol::EtherType(0x0800));
+    let socket = host.namespace.run(open).unwrap();
+    let payload = bytes(4000);
+    let sent = |host: &mut Host, flags: Flags| {
+        let before = host.queues[0].stats().tx_packets;
+        let mut packets = VecDeque::new();
+        for (number, part) in payload.chunks(1400).enumerate() {
+            let mut packet = host.pool.alloc().unwrap();
+            assert!(packet.append(&segment(host, 1400 * number as u32, part)));
+            packet.meta_mut().flags = flags;
+            packets.push_back(packet);
+        }
+        host.queues[0].tx(&mut host.cache, &mut packets).unwrap();
+        host.queues[0].flush(&mut host.cache).unwrap();
+        assert_eq!(host.queues[0].stats().tx_packets - before, 3);
+        let mut buffer = vec![0; 65536];
+        let mut lengths = Vec::new();
+        while lengths.iter().sum::<usize>() < payload.len() {
+            let wait = Duration::from_secs(5);
+            let Some(len) = socket.receive(&mut buffer, wait).unwrap() else { break };
+            // Answers of the kernel, which knows nothing of the connection, have no payload.
+            if buffer[26..30] == OURS.octets() {
+                lengths.push(len - 54);
+            }
+        }
+        lengths
+    };
+    assert_eq!(sent(&mut host, Flags::PARTIAL_CHECKSUM), [4000]);
+    // What nobody vouches for is not summed up by the kernel.
+    assert_eq!(sent(&mut host, Flags::NONE), [1400, 1400, 1200]);
+}

@@ -1,7 +1,7 @@
 //! Nodes, ports and edges, and the entries of T-nodes: a match over packet fields, stored by entries rather
 //! than by nodes (design/0000 §4.1).
 
-use crate::nic::{Queues, RssModel, TableModel};
+use crate::nic::{FeatureModel, Queues, RssModel, TableModel};
 use crate::{Attr, Effects, Field, Predicate};
 
 /// Where a node was written: byte offsets into its source text.
@@ -50,6 +50,8 @@ pub struct ConfigSpec {
     pub table: Option<Box<TableModel>>,
     /// The spreading by hash that the node represents.
     pub rss: Option<Box<RssModel>>,
+    /// The feature of a device that the node represents.
+    pub feature: Option<Box<FeatureModel>>,
 }
 
 /// An output of a node. It may lead to several nodes, all of which it enables, or to none.

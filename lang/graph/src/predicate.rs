@@ -70,6 +70,8 @@ pub enum Field {
     L3Len,
     /// Length of the IPv4 header in bytes, 6 bits.
     Ip4Hlen,
+    /// Type of service of IPv4: DSCP and ECN, 8 bits.
+    Ip4Tos,
     /// IPv4 total length, 16 bits.
     Ip4Len,
     /// Whether an option of IPv4 asks routers to look at the datagram (RFC 2113), 1 bit.
@@ -127,7 +129,7 @@ impl Field {
     ];
 
     /// Every field that is known only to a stack which has looked at the packet.
-    pub const DERIVED: [Field; 21] = [
+    pub const DERIVED: [Field; 22] = [
         Field::FrameGroup,
         Field::FrameVlan,
         Field::EthOuter,
@@ -136,6 +138,7 @@ impl Field {
         Field::ArpSpa,
         Field::L3Len,
         Field::Ip4Hlen,
+        Field::Ip4Tos,
         Field::Ip4Len,
         Field::Ip4Alert,
         Field::Ip6Len,
@@ -189,6 +192,7 @@ impl Field {
             Field::ArpSpa => "arp.spa",
             Field::L3Len => "l3.len",
             Field::Ip4Hlen => "ip4.hlen",
+            Field::Ip4Tos => "ip4.tos",
             Field::Ip4Len => "ip4.len",
             Field::Ip4Alert => "ip4.alert",
             Field::Ip6Len => "ip6.len",
@@ -219,7 +223,8 @@ impl Field {
             Field::Ip4Frag => 14,
             Field::FrameGroup | Field::Ip4Alert | Field::Ip6Alert => 1,
             Field::Ip4Hlen => 6,
-            Field::Ip6Hops | Field::Icmp6Type | Field::Icmp6Code | Field::IpUpper => 8,
+            Field::Ip4Tos | Field::Ip6Hops | Field::IpUpper => 8,
+            Field::Icmp6Type | Field::Icmp6Code => 8,
             Field::IgmpType | Field::IgmpCode => 8,
             Field::Ip4Proto
             | Field::Ip4Ttl

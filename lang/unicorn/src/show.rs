@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use weever_graph::nic::{FeatureModel, Work};
 use weever_graph::svg::Extras;
 use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Op, PortId, Predicate};
 
@@ -103,10 +104,19 @@ fn details(node: &Node) -> String {
     }
     if let NodeKind::Config(spec) = &node.kind {
         parts.extend(spec.ty.as_ref().map(|ty| format!(": {ty}")));
+        parts.extend(spec.feature.as_ref().map(|feature| feature_of(feature)));
     }
     let drop = |a: &&Attr| !matches!(a, Attr::Drop { .. });
     parts.extend(node.attrs.iter().filter(drop).map(|a| format!("[{a}]")));
     parts.iter().fold(String::new(), |all, part| format!("{all} {part}"))
+}
+
+/// A feature in a few words, as `does vouches fills, rx-checksum`.
+fn feature_of(feature: &FeatureModel) -> String {
+    let words: Vec<&str> = feature.work.iter().map(Work::word).collect();
+    let names = feature.ethtool.iter().map(String::as_str);
+    let all: Vec<&str> = words.into_iter().chain(names).collect();
+    format!("({})", all.join(" "))
 }
 
 #[cfg(test)]

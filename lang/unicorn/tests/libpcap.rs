@@ -89,7 +89,9 @@ fn ip4(f: &mut Frame, shape: &Shape) -> bool {
     f.fields.insert(Field::IpVersion, 4);
     f.fields.insert(Field::Ip4Hlen, 20);
     f.fields.insert(Field::Ip4Len, 100);
-    f.bytes.extend_from_slice(&[0x45, 0, 0, 100, 0, 0]);
+    let tos = [0, 0x10, 0xb8, 0xb9][usize::from(shape.ttl)];
+    f.fields.insert(Field::Ip4Tos, tos.into());
+    f.bytes.extend_from_slice(&[0x45, tos, 0, 100, 0, 0]);
     f.bytes.extend_from_slice(&shape.frag.to_be_bytes());
     f.fields.insert(Field::Ip4Frag, (shape.frag & 0x3fff).into());
     f.put(Field::Ip4Ttl, shape.ttl.into());
@@ -184,6 +186,9 @@ fn primitive() -> impl Strategy<Value = String> {
         "ip[0] & 0xf = 5",
         "ip[0] = 0x45",
         "ip[2:2] > 99",
+        "ip[1] = 0x10",
+        "ip[1] & 0xfc = 0xb8",
+        "ip[1] & 3 != 0",
         "icmp[0] < 9",
         "icmp[icmptype] = 8",
         "tcp[tcpflags] & tcp-syn != 0",

@@ -253,16 +253,44 @@ impl Transmit {
             put_checksum(header, self.tuple.pseudo(need).checksum_of(words + u64::from(sum)));
             return Ok(need);
         }
+        let (header, payload) = self.emit_header(buf)?;
+        let sum = if payload.is_empty() { 0 } else { fill(self.payload.clone(), payload) };
+        let (header, options) = header.split_at_mut(HEADER_LEN);
+        let words = self.header.sum(options.len()) + self.options.sum(options) + u64::from(sum);
+        put_checksum(header, self.tuple.pseudo(self.len()).checksum_of(words));
+        Ok(self.len())
+    }
+
+    /// The same with a partial checksum, which the link completes: nothing is summed. What `fill` gives back does
+    /// not matter.
+    ///
+    /// # Errors
+    /// As [`emit`](Self::emit).
+    #[inline]
+    pub fn emit_partial(
+        &self,
+        buf: &mut [u8],
+        fill: impl FnOnce(Range<u64>, &mut [u8]) -> u16,
+    ) -> Result<usize, WireError> {
+        let (header, payload) = self.emit_header(buf)?;
+        if !payload.is_empty() {
+            fill(self.payload.clone(), payload);
+        }
+        put_checksum(header, self.tuple.pseudo(self.len()).sum());
+        Ok(self.len())
+    }
+
+    /// Writes header and options, without a checksum; these, and the place of the payload.
+    #[inline]
+    fn emit_header<'b>(
+        &self,
+        buf: &'b mut [u8],
+    ) -> Result<(&'b mut [u8], &'b mut [u8]), WireError> {
         let (have, need) = (buf.len(), self.len());
         let short = WireError::NoRoom { layer: weever_wire::Layer::Tcp, need, have };
         let buf = buf.get_mut(..need).ok_or(short)?;
         let at = self.header.emit_with_options(&self.options, buf)?;
-        let (header, payload) = buf.split_at_mut(at);
-        let sum = if payload.is_empty() { 0 } else { fill(self.payload.clone(), payload) };
-        let (header, options) = header.split_at_mut(HEADER_LEN);
-        let words = self.header.sum(options.len()) + self.options.sum(options) + u64::from(sum);
-        put_checksum(header, self.tuple.pseudo(need).checksum_of(words));
-        Ok(need)
+        Ok(buf.split_at_mut(at))
     }
 }
 
@@ -270,4 +298,45 @@ impl Transmit {
 /// s), with an offset of the connection's (§7.1).
 pub(crate) fn stamp(now: Nanos, offset: u32) -> u32 {
     ((now / MILLIS) as u32).wrapping_add(offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::{IpAddr, Ipv6Addr};
+
+    use weever_wire::checksum;
+
+    use super::*;
+
+    #[test]
+    fn a_partial_checksum_that_is_completed_is_the_one_that_is_summed_here() {
+        for local in [IpAddr::from([10, 0, 0, 1]), IpAddr::from(Ipv6Addr::LOCALHOST)] {
+            for len in [0, 1, 300, 1447] {
+                let mut transmit = Transmit::place();
+                (transmit.tuple.local, transmit.tuple.remote) = (local, local);
+                (transmit.header.seq, transmit.header.flags) = (0x0102_0304, flag::ACK);
+                (transmit.payload, transmit.piece) = (7..7 + len, 1460);
+                let fill = |range: Range<u64>, out: &mut [u8]| {
+                    let octets = out.iter_mut().zip(range);
+                    octets.for_each(|(octet, at)| *octet = (at * 31) as u8);
+                    checksum::sum(out)
+                };
+                let mut whole = vec![0; transmit.len()];
+                assert_eq!(transmit.emit(&mut whole, fill), Ok(whole.len()));
+                let mut partial = vec![0xff; transmit.len() + 3];
+                let unsummed = |range: Range<u64>, out: &mut [u8]| {
+                    fill(range, out);
+                    0
+                };
+                assert_eq!(transmit.emit_partial(&mut partial, unsummed), Ok(whole.len()));
+                partial.truncate(whole.len());
+                assert_ne!(partial, whole);
+                let sum = checksum::sum(&partial);
+                put_checksum(&mut partial, !sum);
+                assert_eq!(partial, whole, "{local} {len}");
+                let short = &mut partial[1..];
+                assert!(transmit.emit_partial(short, unsummed).is_err());
+            }
+        }
+    }
 }

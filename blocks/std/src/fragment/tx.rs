@@ -16,7 +16,8 @@ use weever_packet::Flags;
 use weever_wire::icmpv4::{HEADER_LEN, IcmpHeader, kind, unreachable};
 use weever_wire::ipv4::{Ipv4Header, protocol};
 use weever_wire::ipv6::{self, Ipv6Header};
-use weever_wire::udp;
+use weever_wire::tcp::put_checksum;
+use weever_wire::{checksum, udp};
 
 use crate::host::{PathReader, Paths, Secret, StateReader};
 use crate::kinds::{between, interface, network};
@@ -117,8 +118,11 @@ fn complete_checksum(packet: &mut Buffer) {
     }
     packet.meta_mut().flags = flags.without(Flags::PARTIAL_CHECKSUM);
     let (next, start) = transport(packet.data());
-    if let (protocol::UDP, Some(datagram)) = (next, packet.data_mut().get_mut(start..)) {
-        udp::complete(datagram);
+    match (next, packet.data_mut().get_mut(start..)) {
+        (protocol::UDP, Some(datagram)) => udp::complete(datagram),
+        // The pseudo-header's sum stands in the field.
+        (protocol::TCP, Some(segment)) => put_checksum(segment, !checksum::sum(segment)),
+        _ => {}
     }
 }
 

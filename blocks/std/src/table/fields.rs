@@ -168,7 +168,7 @@ macro_rules! field_values {
         field_values!(@of $source, $field, $value, $body,
             EthDst EthSrc EthType VlanId ArpOp ArpTpa Ip4Src Ip4Dst Ip4Proto Ip4Ttl IpVersion Ip4Frag
             Ip6Src Ip6Dst Ip6Next IcmpType IcmpCode L4Src L4Dst TcpFlags FrameLen FrameGroup FrameVlan
-            EthOuter VlanType ArpSha ArpSpa L3Len Ip4Hlen Ip4Len Ip4Alert Ip6Len IpUpper Ip6Hops Ip6Alert L4Len
+            EthOuter VlanType ArpSha ArpSpa L3Len Ip4Hlen Ip4Tos Ip4Len Ip4Alert Ip6Len IpUpper Ip6Hops Ip6Alert L4Len
             IgmpType IgmpCode IgmpGroup Icmp6Type Icmp6Code UdpLen)
     };
     (@of $source:ty, $field:expr, $value:ident, $body:expr, $($name:ident)*) => {
@@ -200,6 +200,7 @@ fn derived(packet: &Buffer, field: Field) -> Option<u128> {
         Field::ArpSpa => Some(arp(packet)?.spa().to_bits().into()),
         Field::L3Len => (meta.l3 != NOWHERE).then(|| packet.at(meta.l3).len() as u128),
         Field::Ip4Hlen => Some(ipv4(packet)?.header_len() as u128),
+        Field::Ip4Tos => Some(ipv4(packet)?.tos().into()),
         Field::Ip4Len => Some(ipv4(packet)?.total_len() as u128),
         Field::Ip4Alert => ip4_alert(packet),
         Field::Ip6Len => Some((HEADER_LEN + ipv6(packet)?.payload_len()) as u128),
@@ -357,6 +358,7 @@ pub(crate) fn value_in(frame: &Fields<'_>, field: Field) -> Option<u128> {
         Field::ArpSpa => frame.arp_spa().map(|ip| ip.to_bits().into()),
         Field::L3Len => frame.l3().map(|l3| (frame.frame_len() - l3) as u128),
         Field::Ip4Hlen => frame.ip4_header_len().map(|len| len as u128),
+        Field::Ip4Tos => frame.ip4_tos().map(u128::from),
         Field::Ip4Len => frame.ip4_total_len().map(|len| len as u128),
         Field::Ip4Alert => frame.ip4_alert().map(u128::from),
         Field::Ip6Len => frame.ip6_total_len().map(|len| len as u128),

@@ -55,6 +55,7 @@ pub static ENDPOINT: BlockType = BlockType {
         "mtu_lowered",
         "unreachable",
         "flows_full",
+        "left_to_link",
     ],
     ..BlockType::new(
         "TcpEndpoint",

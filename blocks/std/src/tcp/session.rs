@@ -10,7 +10,7 @@ use weever_tcp::{Connection, Endpoint, Events, Failure, Id, KeepAlive, Payload, 
 use weever_wire::checksum;
 
 use super::options::set;
-use super::send::Ip;
+use super::send::{Ip, Summed};
 
 /// Octets of a connection's receive window at first, and of the region that keeps those not handed over yet.
 pub(super) const REGION: u32 = 256 << 10;
@@ -197,13 +197,14 @@ impl Session {
         }
     }
 
-    /// Writes a range of the stream that is sent: its sum.
+    /// Writes a range of the stream that is sent: its sum, if anybody needs it here.
     #[inline]
     pub(super) fn read(
         &self,
         range: Range<u64>,
         out: &mut [u8],
         port: Option<&dyn StreamPort>,
+        summed: Summed,
     ) -> u16 {
         match (&self.job, port, &self.region) {
             (Job::Stream(stream), Some(port), _) => {
@@ -212,7 +213,7 @@ impl Session {
                 // business.
                 out[done..].fill(0);
                 // The application may write to its frames meanwhile: only the copy can be summed.
-                checksum::sum(out)
+                if summed == Summed::Here { checksum::sum(out) } else { 0 }
             }
             (Job::Echo, _, Some(region)) => region.read(range.start, out),
             _ => checksum::sum(out),

@@ -14,7 +14,7 @@ use weever_tcp::{
 use weever_wire::checksum;
 
 use super::rx::flow_key;
-use super::send::{Ip, send};
+use super::send::{Ip, Summed, send};
 use super::session::{Job, MAX_REGION, REGION, Rest, Session};
 use super::sessions::Sessions;
 use super::streams::{Parts, Streams};
@@ -28,6 +28,7 @@ pub(super) const NO_BUFFER: usize = 4;
 pub(super) const MTU_LOWERED: usize = 5;
 pub(super) const UNREACHABLE: usize = 6;
 pub(super) const FLOWS_FULL: usize = 7;
+pub(super) const LEFT_TO_LINK: usize = 8;
 
 /// Segments that start in one call: the rest of the turn belongs to others.
 const BUDGET: usize = 64;
@@ -154,7 +155,8 @@ impl Tcp {
                 continue;
             };
             let is_reset = reply.header.flags & weever_wire::tcp::flag::RST != 0;
-            if send(cx, packet, &reply, Ip::by(iface), |_, out| checksum::sum(out)) {
+            if send(cx, packet, &reply, (Ip::by(iface), Summed::Here), |_, out| checksum::sum(out))
+            {
                 cx.count(if is_reset { RESETS_SENT } else { SENT }, 1);
             }
         }
@@ -187,7 +189,7 @@ impl Tcp {
             self.accept(cx, port, &mut again);
             self.serve_all(&mut again, given.port, cx.now);
         }
-        let more = self.transmit(cx, given.port);
+        let more = self.transmit(cx, given);
         self.bury(cx, given);
         let (next, deferred) = (self.endpoint.next_deadline(), self.streams.next_deadline());
         let deadline = more.into_iter().chain(next).chain(deferred).min();
@@ -279,7 +281,8 @@ impl Tcp {
     }
 
     /// Sends up to the budget. When to go on, if there is more.
-    fn transmit(&mut self, cx: &mut Cx<'_>, port: Option<&dyn StreamPort>) -> Option<Nanos> {
+    fn transmit(&mut self, cx: &mut Cx<'_>, given: &Given<'_>) -> Option<Nanos> {
+        let completed = given.state.config().interfaces().iter().any(|iface| iface.tx_checksum);
         for _ in 0..BUDGET {
             if !self.is_cut && !self.endpoint.may_transmit() {
                 return self.rest_from_sending(cx);
@@ -305,12 +308,17 @@ impl Tcp {
             };
             let session = transmit.connection.and_then(|id| self.sessions.get_mut(id));
             let ip = session.as_ref().map_or(Ip::by(NO_IFACE), |session| session.ip());
+            let summed = match completed {
+                true => Summed::of(transmit, ip, given.state),
+                false => Summed::Here,
+            };
             let fill = |range, out: &mut [u8]| match session {
-                Some(session) => session.read(range, out, port),
+                Some(session) => session.read(range, out, given.port, summed),
                 None => checksum::sum(out),
             };
-            if send(cx, packet, transmit, ip, fill) {
+            if send(cx, packet, transmit, (ip, summed), fill) {
                 cx.count(SENT, 1);
+                cx.count(LEFT_TO_LINK, u64::from(summed == Summed::ByLink));
             }
         }
         Some(cx.now + 1)

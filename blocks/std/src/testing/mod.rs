@@ -58,6 +58,7 @@ pub fn field_of(parsed: &Parsed, field: Field) -> Option<u128> {
         Field::ArpSpa => parsed.arp_spa.map(|ip| ip.to_bits().into()),
         Field::L3Len => parsed.l3.map(|l3| (parsed.frame_len - l3) as u128),
         Field::Ip4Hlen => parsed.ip4_header_len.map(|len| len as u128),
+        Field::Ip4Tos => parsed.ip4_tos.map(u128::from),
         Field::Ip4Len => parsed.ip4_total_len.map(|len| len as u128),
         Field::Ip4Alert => parsed.ip4_alert.map(u128::from),
         Field::Ip6Len => parsed.ip6_total_len.map(|len| len as u128),

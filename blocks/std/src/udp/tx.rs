@@ -7,14 +7,14 @@ use weever_block::{
     tasks_where,
 };
 use weever_graph::Effects;
-use weever_net::ipv4;
+use weever_net::iface::IfaceId;
 use weever_net::state::NetState;
-use weever_packet::{Endpoints, Flags};
+use weever_packet::{Endpoints, Flags, NO_IFACE};
 use weever_wire::WireError;
 use weever_wire::ipv4::protocol;
 use weever_wire::udp::{HEADER_LEN, UdpHeader, UdpRepr};
 
-use crate::headers::{address_reply, hop_limit, push};
+use crate::headers::{self, WORTH_LEAVING, address_reply, hop_limit, push};
 use crate::host::StateReader;
 use crate::kinds::network;
 
@@ -88,9 +88,6 @@ pub static FILL_HEADER: BlockType = BlockType {
     )
 };
 
-/// Below this many bytes of payload summing them up costs less than asking whether the link does it.
-const WORTH_LEAVING: usize = 256;
-
 struct FillHeader {
     state: StateReader,
 }
@@ -149,16 +146,12 @@ pub(crate) fn fill4(packet: &mut Buffer) -> bool {
     fill(packet).is_ok()
 }
 
-/// Whether the link that the datagram will leave by completes its checksum: not that of one that
-/// will be cut up, for it sees only pieces.
+/// Whether the link that the datagram will leave by completes its checksum.
 #[inline]
 fn link_completes(state: &NetState, packet: &Buffer, len: usize) -> bool {
-    if len < HEADER_LEN + WORTH_LEAVING {
-        return false;
-    }
     let remote = Ipv4Addr::from_bits(Endpoints::v4(&packet.meta().endpoints.remote));
-    let iface = state.route4(remote).and_then(|hop| state.interface(hop.iface));
-    iface.is_some_and(|iface| iface.tx_checksum && len + ipv4::HEADER_LEN <= usize::from(iface.mtu))
+    len >= HEADER_LEN + WORTH_LEAVING
+        && headers::link_completes(state, remote.into(), IfaceId(NO_IFACE), len)
 }
 
 #[inline(always)]

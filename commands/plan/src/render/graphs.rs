@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use weever_graph::svg::svg;
-use weever_graph::{Field, Node, Verified, verify};
+use weever_graph::{Field, Node, Predicate, Verified, verify};
 use weever_models::{HostConfig, Service};
-use weever_plan::embed::{Embedded, ExecutionModel, embed};
+use weever_plan::embed::{Embedded, ExecutionModel, embed, settings, stated};
 use weever_plan::flow::Conj;
+use weever_plan::nic::Vouched;
 use weever_plan::simplify::{ForeignPackets, HandOver, Size};
+use weever_unicorn::predicate::PredicateText;
 
 use super::{Result, columns};
 use crate::PlanToolError;
@@ -18,16 +20,17 @@ type PlannedOutput<T> = std::result::Result<T, PlanToolError>;
 /// Sockets of the host that is looked at.
 const MAX_SOCKETS: usize = 4096;
 
-/// The graph of every queue at which anything can arrive. The host has a UDP socket on each port that
-/// flows name as their destination.
-pub(crate) fn embedded(result: &Result<'_>) -> PlannedOutput<Vec<Embedded>> {
+/// The graph of every queue at which anything can arrive, and the work of the device for all of them. The
+/// host has a UDP socket on each port that flows name as their destination.
+pub(crate) fn embedded(result: &Result<'_>) -> PlannedOutput<(Vec<Embedded>, Work)> {
     let host = host(result.flows.iter().flat_map(|flow| &flow.parts))?;
     let nic = &result.model.nic;
     let configuration = result.plan.configuration(nic.tables.len());
     let single_homed = single_homed();
     let foreign = ForeignPackets::HandOver(HandOver::default());
     let execution = ExecutionModel { foreign, single_homed: &single_homed };
-    Ok(embed(&result.model.prg, nic, &configuration, &host, &execution))
+    let embedded = embed(&result.model.prg, nic, &configuration, &host, &execution);
+    Ok((embedded, work_of(result, &host)))
 }
 
 /// Whether a node runs at the default queue's worker only.
@@ -67,6 +70,55 @@ pub(crate) fn lines(embedded: &[Embedded]) -> String {
     let rows: Vec<Vec<String>> = embedded.iter().map(row).collect();
     let head = ["queue", "nodes", "receive steps", "longest path", "ports to the whole graph"];
     format!("\nthe host's graph behind each queue:\n{}", columns(&head, &rows))
+}
+
+/// What a device does for the host's graph.
+pub(crate) struct Work {
+    /// The names of the features that have to be on for it.
+    needs: Vec<String>,
+    vouched: Vouched,
+}
+
+fn work_of(result: &Result<'_>, host: &Verified) -> Work {
+    let nic = &result.model.nic;
+    let configuration = result.plan.configuration(nic.tables.len());
+    let vouched = stated(&result.model.prg, nic, &settings(nic, &configuration, host));
+    let needs = nic.used(host).into_iter().flat_map(|setting| setting.names).collect();
+    Work { needs, vouched }
+}
+
+impl Work {
+    /// A line for each kind; nothing if the device does nothing.
+    pub(crate) fn lines(&self, nic: &str) -> String {
+        let line = |what: &str, facts: &[Predicate]| {
+            let facts: Vec<String> =
+                facts.iter().map(|fact| PredicateText(fact).to_string()).collect();
+            listed(what, &facts)
+        };
+        let text = line("holds of all that is received", &self.vouched.always)
+            + &line("of packets that it says so of", &self.vouched.each)
+            + &line("filled in when sent", &self.vouched.filled)
+            + &listed("features that have to be on", &self.needs);
+        if text.is_empty() { text } else { format!("\nthe work of {nic}:\n{text}") }
+    }
+
+    /// The same for programs.
+    pub(crate) fn value(&self) -> Value {
+        let texts = |facts: &[Predicate]| {
+            facts.iter().map(|fact| PredicateText(fact).to_string()).collect::<Vec<_>>()
+        };
+        let Vouched { always, each, filled } = &self.vouched;
+        json!({
+            "always": texts(always),
+            "each": texts(each),
+            "filled": texts(filled),
+            "features": self.needs,
+        })
+    }
+}
+
+fn listed(what: &str, words: &[String]) -> String {
+    if words.is_empty() { String::new() } else { format!("{what}: {}\n", words.join(", ")) }
 }
 
 /// The same for programs.

@@ -48,6 +48,9 @@ pub(crate) fn json(result: &Result<'_>) -> String {
     if !result.embedded.is_empty() {
         value["graphs"] = super::graphs::values(&result.embedded);
     }
+    if let Some(work) = &result.work {
+        value["work"] = work.value();
+    }
     format!("{value:#}\n")
 }
 

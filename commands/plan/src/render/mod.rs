@@ -30,6 +30,8 @@ pub(crate) struct Result<'r> {
     pub(crate) explanations: Vec<(FlowId, Explanation)>,
     /// The graphs behind the queues, if they are wanted.
     pub(crate) embedded: Vec<Embedded>,
+    /// The work of the device for them.
+    pub(crate) work: Option<graphs::Work>,
 }
 
 /// One command or comment per line.

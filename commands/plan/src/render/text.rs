@@ -24,6 +24,9 @@ pub(crate) fn text(result: &Result<'_>) -> String {
     if !result.embedded.is_empty() {
         out.push_str(&super::graphs::lines(&result.embedded));
     }
+    if let Some(work) = &result.work {
+        out.push_str(&work.lines(&result.model.nic.name));
+    }
     out.push_str(&unplaced(result));
     out.push_str(&explained(result));
     out.push_str(&exhausted(result));

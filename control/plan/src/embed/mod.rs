@@ -2,8 +2,8 @@
 //! without the nodes that are not needed there (§2.3.2).
 //!
 //! [`arrivals`] computes the packets that can arrive at each queue: a disjunction that covers every
-//! packet which the filters and the hash may send there, `other` included. [`stated`] gives the
-//! properties that the NIC guarantees for every packet that it delivers: the predicate at the port of
+//! packet which the filters and the hash may send there, `other` included. [`stated`] gives what
+//! the NIC guarantees of packets: its features that are on, and the predicate at the port of
 //! the PRG's source. [`embed`] gives both to [`simplify`](crate::simplify) for each queue. [`needs`]
 //! reduces arrivals to the distinctions that a graph can make, for code that keeps graphs in step with
 //! plans.
@@ -20,7 +20,7 @@ use weever_graph::{Attr, Graph, Node, NodeId, Predicate, Verified};
 
 use crate::config::Configuration;
 use crate::flow::Conj;
-use crate::nic::Nic;
+use crate::nic::{Nic, Setting, Vouched};
 use crate::policy::{GraphCosts, NodeSet, PathCosts};
 use crate::simplify::{ForeignPackets, Home, QueueFacts, Simplified, simplify};
 
@@ -40,12 +40,14 @@ impl Arrival {
     }
 }
 
-/// The properties that a NIC guarantees for every packet: the predicate at the port of the PRG's
-/// source, as in `predicate out "pred(udp.checksum,right)"`. [`Predicate::True`] if it guarantees
-/// nothing.
-pub fn stated(prg: &Graph) -> Predicate {
+/// What a NIC does for a host's graph with these settings of its features; the predicate at the port of the
+/// PRG's source, as in `predicate out "frame.len >= 60"`, is among what it always vouches for.
+pub fn stated(prg: &Graph, nic: &Nic, settings: &[Setting]) -> Vouched {
     let source = prg.iter().map(|(_, node)| node).find(|n| n.has(&Attr::Source));
-    source.and_then(|n| n.ports.first()).map(|p| p.predicate.clone()).unwrap_or_default()
+    let said = source.and_then(|n| n.ports.first()).map(|p| p.predicate.clone());
+    let mut vouched = nic.vouched(settings);
+    vouched.always.extend(said.filter(|predicate| *predicate != Predicate::True));
+    vouched
 }
 
 /// The graph behind one queue.
@@ -74,19 +76,28 @@ pub fn embed(
     lpg: &Verified,
     execution: &ExecutionModel<'_>,
 ) -> Vec<Embedded> {
-    let vouched = stated(prg);
+    let vouched = stated(prg, nic, &settings(nic, configuration, lpg));
+    let (always, filled) = (vouched.always(), vouched.filled());
     let elsewhere = |node: &Node| match (execution.single_homed)(node) {
         true => Home::Elsewhere(0),
         false => Home::Any,
     };
     let graph = |arrival: Arrival| {
-        let known = QueueFacts::of(&arrival.parts, &vouched);
+        let known = QueueFacts::of(&arrival.parts, &always);
         let home = if arrival.queue == nic.default_queue { known.home } else { &elsewhere };
-        let given = QueueFacts { foreign: execution.foreign.clone(), home, ..known };
+        let foreign = execution.foreign.clone();
+        let given = QueueFacts { foreign, home, filled: &filled, ..known };
         let simplified = simplify(lpg, &given);
         Embedded { arrival, simplified }
     };
     arrivals(nic, configuration).into_iter().map(graph).collect()
+}
+
+/// The features that have to be on or off for a configuration's rules and for a host's graph.
+pub fn settings(nic: &Nic, configuration: &Configuration, lpg: &Graph) -> Vec<Setting> {
+    let mut settings = nic.settings(configuration);
+    settings.extend(nic.useful(lpg));
+    settings
 }
 
 /// The graph that runs behind a NIC's queues.

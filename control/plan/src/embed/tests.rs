@@ -131,6 +131,6 @@ fn what_a_nic_vouches_for_stands_at_its_source() {
     let right = Predicate::Atom { label: "l4.checksum".into(), value: "right".into() };
     source.ports.push(Port { name: "out".into(), predicate: right.clone(), ..Port::default() });
     prg.add(source);
-    assert_eq!(super::stated(&prg), right);
-    assert_eq!(super::stated(&Graph::new("none")), Predicate::True);
+    assert_eq!(super::stated(&prg, &a_nic(), &[]).always(), right);
+    assert_eq!(super::stated(&Graph::new("none"), &a_nic(), &[]).always(), Predicate::True);
 }

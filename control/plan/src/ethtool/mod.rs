@@ -12,7 +12,7 @@ use weever_graph::nic::{Exposure, FlowType, Location, RssFields, TableModel, Tab
 use weever_graph::{Field, Key};
 
 use crate::config::{Configuration, Rss, Rule, Target};
-use crate::nic::{Nic, Table};
+use crate::nic::{Nic, Setting, Table};
 
 /// The commands for `device`, in the order in which they have to run. Lines that start with `#` list
 /// settings that cannot be expressed.
@@ -29,10 +29,17 @@ pub fn commands(nic: &Nic, configuration: &Configuration, device: &str) -> Vec<S
         let off =
             nic.off.iter().map(|flag| format!("ethtool --set-priv-flags {device} {flag} off"));
         lines.extend(off);
+        lines.extend(nic.settings(configuration).iter().flat_map(|s| setting(s, device)));
         lines.push(format!("ethtool -K {device} ntuple on"));
     }
     lines.extend(rules);
     lines
+}
+
+/// The commands that switch a feature.
+pub fn setting(setting: &Setting, device: &str) -> Vec<String> {
+    let state = if setting.on { "on" } else { "off" };
+    setting.names.iter().map(|name| format!("ethtool -K {device} {name} {state}")).collect()
 }
 
 fn rule_line(table: &Table, rule: &Rule, of: &Configuration, device: &str) -> String {

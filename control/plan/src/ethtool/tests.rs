@@ -51,7 +51,8 @@ fn nic(table: Table) -> Nic {
         locations: None,
         default_queue: 0,
         off: Vec::new(),
-        strips: Vec::new(),
+        features: Vec::new(),
+        sends: None,
     }
 }
 

@@ -43,6 +43,15 @@ pub fn expand(prg: &Graph, nic: &Nic, configuration: &Configuration) -> Result<G
         };
         configure(&mut graph, &name, value)?;
     }
+    let settings = nic.settings(configuration);
+    for feature in &nic.features {
+        let set = settings.iter().find(|setting| setting.feature == feature.name);
+        let value = match set.map_or(feature.model.starts_on, |setting| setting.on) {
+            true => nodes::feature(&graph, feature)?,
+            false => ConfigValue::Choice("out".into()),
+        };
+        configure(&mut graph, &feature.name, value)?;
+    }
     for name in nodes::nodes(prg) {
         let value = nodes::node(&graph, &name, nic, &configuration.rss)?;
         configure(&mut graph, &name, value)?;

@@ -7,13 +7,13 @@
 use std::collections::BTreeSet;
 
 use weever_graph::configure::{From, NewEdge, Subgraph, To};
-use weever_graph::nic::{FlowType, QueueRange, Queues, RssFields, RssModel};
+use weever_graph::nic::{FlowType, QueueRange, Queues, RssFields, RssModel, Work};
 use weever_graph::{
     ConfigError, ConfigValue, Graph, Node, NodeId, NodeKind, Port, PortId, Predicate,
 };
 
 use crate::config::{Configuration, Rss, Rule, Target};
-use crate::nic::{Nic, Table};
+use crate::nic::{Feature, Nic, Table};
 
 /// The names of the config nodes that are tables.
 pub(super) fn tables(prg: &Graph) -> Vec<String> {
@@ -89,6 +89,50 @@ fn condition(table: &Table, rule: &Rule) -> Predicate {
         all.push(Predicate::Match { field: m.field, mask: key.mask, value: key.value });
     }
     Predicate::And(all)
+}
+
+/// A feature that is on: what it vouches for packet by packet holds of packets that leave by a port of
+/// their own.
+pub(super) fn feature(graph: &Graph, feature: &Feature) -> Result<ConfigValue, ConfigError> {
+    let missing = || ConfigError::NoNode(feature.name.clone());
+    let id = graph.find(&feature.name).ok_or_else(missing)?;
+    let (mut always, mut each) = (Vec::new(), Vec::new());
+    for work in &feature.model.work {
+        match work {
+            Work::Vouches { always: false, predicate } => each.push(predicate.clone()),
+            Work::Vouches { predicate, .. } | Work::Fills(predicate) => {
+                always.push(predicate.clone());
+            }
+            Work::Drops(predicate) => always.push(Predicate::Not(Box::new(predicate.clone()))),
+            _ => {}
+        }
+    }
+    let mut node = Node::new(format!("{}_on", feature.name), NodeKind::Function);
+    let mut port = |name: &str, predicate| {
+        node.ports.push(Port { name: name.into(), predicate, ..Port::default() });
+    };
+    if each.is_empty() {
+        port("out", all(&always));
+    } else {
+        port("vouched", all(&[always.clone(), each].concat()));
+        port("open", all(&always));
+    }
+    let before = before(graph, id).into_iter().map(From::Old);
+    let mut edges: Vec<NewEdge> = before.map(|from| NewEdge { from, to: To::New(0) }).collect();
+    let behind = graph.node(id).ports.first().map(|p| p.targets.as_slice()).unwrap_or_default();
+    for to in behind {
+        let ports = 0..node.ports.len();
+        edges.extend(ports.map(|at| NewEdge { from: From::New(0, at), to: To::Old(*to) }));
+    }
+    Ok(ConfigValue::Subgraph(Subgraph { nodes: vec![node], edges }))
+}
+
+fn all(predicates: &[Predicate]) -> Predicate {
+    match predicates {
+        [] => Predicate::True,
+        [one] => one.clone(),
+        all => Predicate::And(all.to_vec()),
+    }
 }
 
 /// The label of a packet's entry.

@@ -138,7 +138,8 @@ fn nic(dice: &mut Dice) -> Nic {
         locations: None,
         default_queue: 0,
         off,
-        strips: Vec::new(),
+        features: Vec::new(),
+        sends: None,
     }
 }
 
@@ -228,7 +229,8 @@ fn figure() -> (Nic, Configuration) {
         locations: None,
         default_queue: 0,
         off: Vec::new(),
-        strips: Vec::new(),
+        features: Vec::new(),
+        sends: None,
     };
     let rules = [(1053, 1), (67, 2), (53, 1)]
         .map(|(port, queue)| rule_for(&nic, &[(Field::L4Dst, port)], queue))
@@ -358,4 +360,38 @@ proptest! {
             prop_assert_eq!(placed, walked, "{:?}\n{:?}\n{:?}", flow, nic, configuration);
         }
     }
+}
+
+#[test]
+fn features_that_are_on_say_at_their_ports_what_they_vouch_for() {
+    use weever_graph::nic::{FeatureModel, Work};
+    let right = Predicate::Atom { label: "udp.checksum".into(), value: "right".into() };
+    let mut prg = Graph::new("n");
+    let mut queue = Node::new("Queue", NodeKind::Function);
+    let all = QueueRange { lo: 0, hi: 0 };
+    queue.queues = Some(Queues { all, linux: None });
+    let queue = prg.add(queue);
+    let port = |to| Port { name: "out".into(), targets: vec![to], ..Port::default() };
+    let mut add = |name: &str, starts_on, to| {
+        let work = vec![Work::Vouches { always: false, predicate: right.clone() }];
+        let model = FeatureModel { ethtool: Vec::new(), starts_on, work };
+        let spec = ConfigSpec { feature: Some(Box::new(model)), ..ConfigSpec::default() };
+        let mut node = Node::new(name, NodeKind::Config(spec));
+        node.ports.push(port(to));
+        prg.add(node)
+    };
+    let off = add("Off", false, queue);
+    let on = add("On", true, off);
+    let mut source = Node::new("in", NodeKind::Function);
+    source.attrs.push(Attr::Source);
+    source.ports.push(port(on));
+    prg.add(source);
+    let nic = Nic::of(&prg).unwrap();
+    let graph = expand(&prg, &nic, &Configuration::default()).unwrap();
+    let names: Vec<&str> = graph.iter().map(|(_, node)| &*node.name).collect();
+    assert!(!names.contains(&"Off") && !names.contains(&"On"), "{names:?}");
+    let node = graph.node(graph.find("On_on").unwrap());
+    let ports: Vec<_> = node.ports.iter().map(|p| (&*p.name, &p.predicate)).collect();
+    assert_eq!(ports, [("vouched", &right), ("open", &Predicate::True)]);
+    assert_eq!(queues_of(&graph, &Predicate::True).unwrap().len(), 1);
 }

@@ -1,9 +1,11 @@
 //! A NIC as the planner sees it: the steering part of a PRG, without the graph around it.
 //!
 //! A PRG is a pipeline (design/0000 §4.5): a source, filter tables in order of precedence, each joined
-//! to the next by its port `default`, then spreading by hash or a default queue. [`Nic::of`] reads that
-//! pipeline; any other shape is an error that names the node.
+//! to the next by its port `default`, then spreading by hash or a default queue. Features stand anywhere on
+//! that way, and on the way out ([`Feature`]). [`Nic::of`] reads that pipeline; any other shape is an error
+//! that names the node.
 
+mod feature;
 mod pipeline;
 #[cfg(test)]
 mod tests;
@@ -11,6 +13,7 @@ mod tests;
 use weever_graph::nic::{Exposure, FormsByType, QueueRange, RssModel, TableModel};
 
 use crate::flow::{Conj, Kinds};
+pub use feature::{Feature, Setting, Side, Vouched};
 
 /// The configurable parts of a NIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +33,10 @@ pub struct Nic {
     /// Private flags of the Linux driver that have to be off while there are rules, because the driver otherwise
     /// has rules of its own.
     pub off: Vec<String>,
-    /// Features of a device (`ethtool -K`) that take the VLAN tag out of a frame before the rules see it.
-    pub strips: Vec<String>,
+    /// The work that it does on packets, in the order in which they meet it: received ones first, then sent ones.
+    pub features: Vec<Feature>,
+    /// The queues from which it sends, if the model has a send side.
+    pub sends: Option<QueueRange>,
 }
 
 /// A filter table of a NIC.
@@ -89,7 +94,10 @@ impl Nic {
         let table = |(_, t): (usize, Table)| Table { pool: moved(t.pool), ..t };
         let mut tables: Vec<Table> = kept.into_iter().map(table).collect();
         note_unclaimed(&mut tables);
-        Nic { locations: numbered(&tables), tables, ..self.clone() }
+        let mut features = self.features.clone();
+        let left = |behind: usize| old.iter().filter(|(i, _)| *i < behind).count();
+        features.iter_mut().for_each(|feature| feature.behind = left(feature.behind));
+        Nic { locations: numbered(&tables), tables, features, ..self.clone() }
     }
 
     /// The part of the NIC in `prg` that Linux exposes, queues included.

@@ -1,14 +1,17 @@
 //! From a PRG to the list of its tables.
 
-use weever_graph::nic::{Queues, RssModel};
+use weever_graph::nic::{FeatureModel, QueueRange, Queues, RssModel};
 use weever_graph::{Attr, ConfigSpec, Graph, Node, NodeId, NodeKind};
 
+use super::feature::{self, Feature, Side};
 use super::{Nic, NicError, Table, declared, note_unclaimed};
 
 /// The port by which packets leave that a table or the spreading has given to a queue.
 const TO_QUEUES: [&str; 2] = ["queues", "queue"];
 /// The port for packets that match no rule of a table.
 const DEFAULT: &str = "default";
+/// The parameter of the node at which packets to be sent enter: the queues that it stands for.
+const SENDS: &str = "sends";
 
 impl Nic {
     /// Reads a PRG that has no configuration yet.
@@ -19,10 +22,12 @@ impl Nic {
     pub fn of(prg: &Graph) -> Result<Nic, NicError> {
         let source = source(prg)?;
         let (exit, queues) = exit(prg)?;
-        let mut walk = Walk { prg, exit, queues, tables: Vec::new(), rss: None };
+        let mut walk =
+            Walk { prg, exit, queues, tables: Vec::new(), rss: None, features: Vec::new() };
         let first = walk.only_target(source, 0)?;
         walk.follow(first)?;
-        let Walk { tables, rss, .. } = walk;
+        let sends = walk.follow_sent()?;
+        let Walk { tables, rss, features, .. } = walk;
         let mut tables = with_pools(tables)?;
         note_unclaimed(&mut tables);
         check_locations(&tables)?;
@@ -31,9 +36,8 @@ impl Nic {
             let words = prg.node(source).param(key).unwrap_or_default();
             words.split_whitespace().map(str::to_string).collect()
         };
-        let (off, strips) = (words("off"), words("strips"));
-        let (queues, locations) = (queues.all, None);
-        Ok(Nic { name, queues, tables, rss, locations, default_queue, off, strips })
+        let (off, queues, locations) = (words("off"), queues.all, None);
+        Ok(Nic { name, queues, tables, rss, locations, default_queue, off, features, sends })
     }
 }
 
@@ -92,6 +96,7 @@ struct Walk<'g> {
     queues: Queues,
     tables: Vec<(String, weever_graph::nic::TableModel)>,
     rss: Option<RssModel>,
+    features: Vec<Feature>,
 }
 
 impl Walk<'_> {
@@ -104,9 +109,13 @@ impl Walk<'_> {
                 return Ok(());
             }
             let node = self.prg.node(at);
-            let NodeKind::Config(ConfigSpec { table, rss, .. }) = &node.kind else {
+            let NodeKind::Config(ConfigSpec { table, rss, feature, .. }) = &node.kind else {
                 return Err(unexpected(node, "expected a `config` with a table, `rss` or queues"));
             };
+            if let Some(model) = feature {
+                at = self.feature(at, Side::Receive, model)?;
+                continue;
+            }
             match (table, rss) {
                 (Some(table), None) => {
                     self.check(node, table.check_for(self.queues))?;
@@ -122,11 +131,62 @@ impl Walk<'_> {
                     return Err(unexpected(node, "it has both a table and `rss`"));
                 }
                 (None, None) => {
-                    return Err(unexpected(node, "it has neither a table nor `rss`"));
+                    return Err(unexpected(node, "it has neither a table nor `rss` nor a feature"));
                 }
             }
         }
         Err(unexpected(self.prg.node(first), "its `default` ports lead in a circle"))
+    }
+
+    /// Follows the row of features from the queues that send to the sink.
+    fn follow_sent(&mut self) -> Result<Option<QueueRange>, NicError> {
+        let mut starts = self.prg.iter().filter(|(_, n)| n.param(SENDS).is_some());
+        let Some((start, node)) = starts.next() else { return Ok(None) };
+        if let Some((_, other)) = starts.next() {
+            let (first, second) = (node.name.clone(), other.name.clone());
+            return Err(NicError::TwoQueues { first, second });
+        }
+        let said = node.param(SENDS).unwrap_or_default();
+        let wrong = || unexpected(node, format!("`{said}` is no range of queues, as `0 .. 15`"));
+        let sends = feature::range(said).ok_or_else(wrong)?;
+        let mut at = self.only_target(start, 0)?;
+        for _ in 0..=self.prg.len() {
+            let node = self.prg.node(at);
+            match &node.kind {
+                NodeKind::Function if node.has(&Attr::Sink) => return Ok(Some(sends)),
+                NodeKind::Config(ConfigSpec { feature: Some(model), .. }) => {
+                    at = self.feature(at, Side::Send, model)?;
+                }
+                _ => return Err(unexpected(node, "expected a feature, or the `sink` behind them")),
+            }
+        }
+        Err(unexpected(node, "its features lead in a circle"))
+    }
+
+    /// Notes a feature; the node behind it.
+    fn feature(
+        &mut self,
+        at: NodeId,
+        side: Side,
+        model: &FeatureModel,
+    ) -> Result<NodeId, NicError> {
+        let node = self.prg.node(at);
+        self.check(node, model.check())?;
+        let wrong = match side {
+            Side::Receive => model.work.iter().find(|work| !work.receives()),
+            Side::Send => model.work.iter().find(|work| !work.sends()),
+        };
+        if let Some(work) = wrong {
+            let side = if side == Side::Send { "receives" } else { "sends" };
+            return Err(unexpected(node, format!("`{}` is for the side that {side}", work.word())));
+        }
+        match node.ports.as_slice() {
+            [port] if port.name == "out" => {}
+            _ => return Err(unexpected(node, "a feature has one port, `out`")),
+        }
+        let (name, behind, model) = (node.name.clone(), self.tables.len(), model.clone());
+        self.features.push(Feature { name, side, behind, model });
+        self.only_target(at, 0)
     }
 
     fn check(

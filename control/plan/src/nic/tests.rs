@@ -2,10 +2,12 @@ use weever_graph::nic::{
     Actions, Capacity, Ethtool, Exposure, Failure, FieldMatch, FlowType, Granularity, Location,
     MaskScope, QueueRange, Queues, RssHash, RssModel, TableModel, TableOrder,
 };
+use weever_graph::nic::{FeatureModel, Work};
 use weever_graph::nic::{FormsByType, KnownForms};
-use weever_graph::{Attr, ConfigSpec, Field, Graph, Node, NodeId, NodeKind, Port};
+use weever_graph::{Attr, ConfigSpec, Field, Graph, Key, Node, NodeId, NodeKind, Port, Predicate};
 
 use super::*;
+use crate::config::{Configuration, Rule, Target};
 
 fn table() -> TableModel {
     let ethtool = Ethtool {
@@ -149,4 +151,123 @@ fn fewer_queues_narrow_actions_and_spreading() {
     assert_eq!(two.rss.unwrap().queues, narrow);
     assert!(nic.with_queues(9).unwrap_err().to_string().contains("has 8 queues, not 9"));
     assert!(nic.with_queues(0).is_err());
+}
+
+fn right(what: &str) -> Predicate {
+    Predicate::Atom { label: format!("{what}.checksum"), value: "right".into() }
+}
+
+fn feature(starts_on: bool, work: Vec<Work>) -> ConfigSpec {
+    let ethtool = vec!["some-feature".into()];
+    let model = FeatureModel { ethtool, starts_on, work };
+    ConfigSpec { feature: Some(Box::new(model)), ..ConfigSpec::default() }
+}
+
+/// Puts a feature in front of the table at `at`.
+fn before(graph: &mut Graph, at: NodeId, name: &str, spec: ConfigSpec) {
+    let id = node(graph, name, spec, vec![port("out", &[at])]);
+    let ids: Vec<NodeId> = graph.iter().map(|(id, _)| id).filter(|n| *n != id).collect();
+    for node in ids {
+        for port in &mut graph.node_mut(node).ports {
+            port.targets.iter_mut().filter(|t| **t == at).for_each(|t| *t = id);
+        }
+    }
+}
+
+/// A send side with one feature.
+fn sending(graph: &mut Graph, spec: ConfigSpec) {
+    let mut sink = Node::new("TxOut", NodeKind::Function);
+    sink.attrs.push(Attr::Sink);
+    let sink = graph.add(sink);
+    let first = node(graph, "TxChecksum", spec, vec![port("out", &[sink])]);
+    let mut start = Node::new("TxQueue", NodeKind::Function);
+    start.attrs.push(Attr::parse("sends=0 .. 3"));
+    start.ports.push(port("out", &[first]));
+    graph.add(start);
+}
+
+#[test]
+fn features_stand_anywhere_on_both_ways() {
+    let (mut graph, [a, b, ..]) = example(table(), table());
+    let vouches = Work::Vouches { always: false, predicate: right("udp") };
+    before(&mut graph, a, "RxChecksum", feature(true, vec![vouches]));
+    before(&mut graph, b, "RxTag", feature(true, vec![Work::Takes(Field::VlanId)]));
+    sending(&mut graph, feature(false, vec![Work::Fills(right("udp"))]));
+    let nic = Nic::of(&graph).unwrap();
+    let seen: Vec<_> = nic.features.iter().map(|f| (&*f.name, f.side, f.behind)).collect();
+    let receive = [("RxChecksum", Side::Receive, 0), ("RxTag", Side::Receive, 1)];
+    assert_eq!(seen[..2], receive);
+    assert_eq!(seen[2], ("TxChecksum", Side::Send, 2));
+    assert_eq!(nic.sends, Some(QueueRange { lo: 0, hi: 3 }));
+    assert_eq!(nic.tables.len(), 2);
+
+    let vouched = nic.vouched(&[]);
+    assert_eq!((vouched.each, vouched.filled), (vec![right("udp")], Vec::new()));
+    // The send feature starts off; a graph with a node that does its work has it switched on.
+    let mut lpg = Graph::new("host");
+    let mut fill = Node::new("Fill", NodeKind::Function);
+    fill.ports.push(Port { predicate: right("udp"), ..port("out", &[]) });
+    assert!(nic.useful(&lpg).is_empty());
+    fill.attrs.push(Attr::Offload);
+    lpg.add(fill);
+    let useful = nic.useful(&lpg);
+    assert_eq!((useful.len(), &*useful[0].feature, useful[0].on), (1, "TxChecksum", true));
+    assert_eq!(nic.vouched(&useful).filled, [right("udp")]);
+}
+
+#[test]
+fn a_feature_that_hides_what_rules_test_is_switched_off() {
+    let mut tagged = table();
+    let field = FieldMatch { field: Field::VlanId, granularity: Granularity::Whole };
+    tagged.matches = vec![field];
+    let (mut graph, [a, b, ..]) = example(tagged.clone(), tagged);
+    before(&mut graph, b, "RxTag", feature(true, vec![Work::Takes(Field::VlanId)]));
+    let nic = Nic::of(&graph).unwrap();
+    let rule = |mask| Rule {
+        flow_type: Some(FlowType::Udp4),
+        keys: vec![Key { mask, value: 0 }],
+        target: Target::Queue(0),
+        priority: 0,
+        location: 0,
+    };
+    let with = |rules| Configuration { rules, ..Configuration::default() };
+    let settings = |rules| nic.settings(&with(rules));
+    // The first table stands in front of it.
+    assert!(settings(vec![vec![rule(0xfff)], vec![rule(0)]]).is_empty());
+    let off = settings(vec![vec![], vec![rule(0xfff)]]);
+    assert_eq!((off.len(), off[0].on, &*off[0].names[0]), (1, false, "some-feature"));
+    // Where Linux hides the first table, the second is the first.
+    graph.node_mut(a).kind =
+        NodeKind::Config(with_table(TableModel { linux: Exposure::None, ..table() }));
+    let shown = Nic::of(&graph).unwrap().linux();
+    assert_eq!((shown.tables.len(), shown.features[0].behind), (1, 0));
+    assert_eq!(shown.settings(&with(vec![vec![rule(0xfff)]])), off);
+}
+
+#[test]
+fn features_of_the_other_side_and_odd_send_sides_are_named() {
+    let send = |spec: fn() -> ConfigSpec| refused(move |g, _| sending(g, spec()));
+    let said = send(|| feature(true, vec![Work::Takes(Field::VlanId)]));
+    assert!(said.contains("`TxChecksum`") && said.contains("`takes`"), "{said}");
+    let said =
+        refused(|g, [a, ..]| before(g, a, "F", feature(true, vec![Work::Fills(right("udp"))])));
+    assert!(said.contains("`F`") && said.contains("`fills` is for the side that sends"), "{said}");
+    let said = refused(|g, [a, ..]| before(g, a, "F", feature(true, Vec::new())));
+    assert!(said.contains("the feature does nothing"), "{said}");
+    let stamps = || feature(true, vec![Work::Stamps]);
+    for range in ["", "3 .. 0", "some"] {
+        let said = refused(|g, _| {
+            sending(g, stamps());
+            let start = g.find("TxQueue").unwrap();
+            g.node_mut(start).attrs = vec![Attr::parse(&format!("sends={range}"))];
+        });
+        assert!(said.contains("is no range of queues"), "{said}");
+    }
+    let said = refused(|g, _| {
+        sending(g, stamps());
+        let (first, sink) = (g.find("TxChecksum").unwrap(), g.find("TxOut").unwrap());
+        g.node_mut(first).ports[0].targets = vec![first];
+        g.node_mut(sink).attrs.clear();
+    });
+    assert!(said.contains("in a circle"), "{said}");
 }

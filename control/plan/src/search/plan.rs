@@ -1,7 +1,5 @@
 //! A plan: the configuration that was found, and its effect on every flow and queue.
 
-use weever_graph::Field;
-
 use super::changes::{RuleId, rule_of};
 use super::{Exhausted, FlowId, Search};
 use crate::config::{Configuration, Rss, Rule, Target};
@@ -127,17 +125,14 @@ impl Plan {
     /// What the device has to be set to for the rules to match, in words: features that hide from them what
     /// they test.
     pub fn notes(&self, nic: &Nic) -> Vec<String> {
-        let tests_tag = |planned: &PlannedRule| {
-            let fields = nic.tables[planned.table].model.matches.iter().map(|m| m.field);
-            fields
-                .zip(&planned.rule.keys)
-                .any(|(field, key)| field == Field::VlanId && key.mask != 0)
-        };
-        if nic.strips.is_empty() || !self.rules.iter().any(tests_tag) {
+        let settings = nic.settings(&self.configuration(nic.tables.len()));
+        let names: Vec<&str> =
+            settings.iter().flat_map(|s| s.names.iter().map(String::as_str)).collect();
+        if names.is_empty() {
             return Vec::new();
         }
-        let off: Vec<String> = nic.strips.iter().map(|name| format!("`{name} off`")).collect();
-        let (features, off) = (nic.strips.join(" and "), off.join(" and "));
+        let off: Vec<String> = names.iter().map(|name| format!("`{name} off`")).collect();
+        let (features, off) = (names.join(" and "), off.join(" and "));
         vec![format!(
             "filters test VLAN tags: where a device strips them ({features}), they do not match; set \
              {off} with `ethtool -K`"

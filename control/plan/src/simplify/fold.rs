@@ -2,8 +2,11 @@
 
 use std::collections::HashSet;
 
-use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind, Op, PortId, verify};
+use weever_graph::{
+    Attr, Effects, Graph, Node, NodeId, NodeKind, Op, Port, PortId, Predicate, verify,
+};
 
+use super::Done;
 use super::meaning::{PacketSet, meaning};
 use super::sever::{only, operands};
 use super::spread::{Spread, incoming};
@@ -12,7 +15,7 @@ use super::spread::{Spread, incoming};
 pub(super) fn fold(
     graph: &mut Graph,
     spread: &Spread,
-    vouched: &PacketSet,
+    done: Done<'_>,
     entrances: &HashSet<String>,
 ) -> Vec<String> {
     let started = started(graph, entrances);
@@ -21,7 +24,7 @@ pub(super) fn fold(
     for id in ids.into_iter().filter(|id| !started[id.index()]) {
         let mut next = graph.clone();
         let folded = match graph.node(id).kind {
-            NodeKind::Function => fold_function(&mut next, id, spread, vouched),
+            NodeKind::Function => fold_function(&mut next, id, spread, done),
             NodeKind::Operator(_) => fold_operator(&mut next, id),
             NodeKind::Config(_) | NodeKind::Table(_) => false,
         };
@@ -47,12 +50,15 @@ fn started(graph: &Graph, entrances: &HashSet<String>) -> Vec<bool> {
     started
 }
 
-/// A validator or classifier that only reads, and always takes the same port.
-fn fold_function(graph: &mut Graph, id: NodeId, spread: &Spread, vouched: &PacketSet) -> bool {
+/// A validator or classifier that only reads, and always takes the same port; or a node of the send side
+/// whose work the links do.
+fn fold_function(graph: &mut Graph, id: NodeId, spread: &Spread, done: Done<'_>) -> bool {
     let node = graph.node(id);
-    let Some(port) = only_port(node, id, spread) else { return false };
+    let needless = |port: &usize| may_go(node, *port, done.vouched);
+    let port = only_port(node, id, spread).filter(needless);
+    let Some(port) = port.or_else(|| left_to_links(node, done.filled)) else { return false };
     let out = &node.ports[port];
-    if !may_go(node, port, vouched) || node.drop_reason(&out.name).is_some() {
+    if node.drop_reason(&out.name).is_some() {
         return false;
     }
     let incoming = incoming(graph);
@@ -95,6 +101,21 @@ fn may_go(node: &Node, port: usize, vouched: &PacketSet) -> bool {
         || (reads.union(Effects::MARKS).contains(effects)
             && node.has(&Attr::Offload)
             && done_before())
+}
+
+/// The port behind which packets are as the links make them, if making them so is all that the node does.
+fn left_to_links(node: &Node, filled: &PacketSet) -> Option<usize> {
+    let writes = Effects::READS.union(Effects::NEEDS_BUFFER).union(Effects::WRITES);
+    let effects = node.effects?;
+    let only_fills = effects.contains(Effects::WRITES)
+        && writes.union(Effects::MARKS).contains(effects)
+        && node.has(&Attr::Offload)
+        && node.spawns.is_empty()
+        && node.notifies.is_empty();
+    let is_filled = |p: &Port| {
+        p.predicate != Predicate::True && filled.and(&meaning(&p.predicate, false)).is_never()
+    };
+    only_fills.then(|| node.ports.iter().position(is_filled)).flatten()
 }
 
 /// Whether an operator has the same outcome without an operand that always has the outcome `name`: the

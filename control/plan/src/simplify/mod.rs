@@ -49,6 +49,8 @@ pub struct QueueFacts<'a> {
     pub arriving: &'a [Conj],
     /// A predicate that the NIC guarantees for every packet.
     pub vouched: &'a Predicate,
+    /// A predicate that all links make true of packets that are sent.
+    pub filled: &'a Predicate,
     /// The home of each node.
     pub home: &'a dyn Fn(&Node) -> Home,
     /// The treatment of other packets.
@@ -61,7 +63,14 @@ impl<'a> QueueFacts<'a> {
     /// These packets arrive and nothing else; one worker runs all nodes.
     pub fn of(arriving: &'a [Conj], vouched: &'a Predicate) -> QueueFacts<'a> {
         let (home, foreign) = (&|_: &Node| Home::Any, ForeignPackets::Never);
-        QueueFacts { arriving, vouched, home, foreign, pass_on: "RxQueue" }
+        QueueFacts {
+            arriving,
+            vouched,
+            filled: &Predicate::True,
+            home,
+            foreign,
+            pass_on: "RxQueue",
+        }
     }
 }
 
@@ -82,8 +91,10 @@ pub fn simplify(graph: &Verified, given: &QueueFacts<'_>) -> Simplified {
     guard::stand_in(&mut now, given.home, given.pass_on);
     let vouched = meaning::meaning(given.vouched, true);
     let arriving = PacketSet::of(given.arriving.iter().cloned()).and(&vouched);
+    let filled = meaning::meaning(given.filled, true);
     let mut report = SimplifyReport::of(graph);
-    let known = |arriving| Known { arriving, vouched: &vouched, entrances: &entrances };
+    let done = Done { vouched: &vouched, filled: &filled };
+    let known = |arriving| Known { arriving, done, entrances: &entrances };
     let checked = match &given.foreign {
         ForeignPackets::Never => &arriving,
         ForeignPackets::HandOver(to) => {
@@ -100,8 +111,17 @@ pub fn simplify(graph: &Verified, given: &QueueFacts<'_>) -> Simplified {
 
 struct Known<'a> {
     arriving: &'a PacketSet,
-    vouched: &'a PacketSet,
+    done: Done<'a>,
     entrances: &'a HashSet<String>,
+}
+
+/// What devices have done, or will do.
+#[derive(Clone, Copy)]
+struct Done<'a> {
+    /// True of every packet that is received.
+    vouched: &'a PacketSet,
+    /// True of every packet on the wire.
+    filled: &'a PacketSet,
 }
 
 impl Known<'_> {
@@ -111,7 +131,7 @@ impl Known<'_> {
         let spread_now = spread(graph, &starts);
         let severed = sever::sever(graph, &spread_now);
         let again = spread(graph, &starts);
-        let folded = fold::fold(graph, &again, self.vouched, self.entrances);
+        let folded = fold::fold(graph, &again, self.done, self.entrances);
         let any = severed || !folded.is_empty();
         report.folded.extend(folded);
         any

@@ -147,3 +147,37 @@ fn the_entrance_of_strangers_leads_where_the_source_leads() {
     assert_eq!(whole.ports[0].targets, [graph.find("classify").unwrap()]);
     assert_eq!(whole.implementation_name(), "RxQueue");
 }
+
+/// in → sum (fills `sum`) → mark → out
+fn sending() -> Verified {
+    let mut graph = Graph::new("send");
+    let out = add(&mut graph, "out", READS.union(Effects::CONSUMES), &[]);
+    let writes = READS.union(Effects::WRITES);
+    let mark = add(&mut graph, "mark", writes, &[("out", Predicate::True, &[out])]);
+    let ports = [("no", Predicate::True, &[][..]), ("out", atom("sum", true), &[mark])];
+    let sum = add(&mut graph, "sum", writes, &ports);
+    for id in [mark, sum] {
+        graph.node_mut(id).attrs.push(Attr::Offload);
+    }
+    let source = add(&mut graph, "in", READS, &[("out", Predicate::True, &[sum])]);
+    graph.node_mut(source).attrs.push(Attr::Source);
+    verify(graph).unwrap()
+}
+
+#[test]
+fn what_all_links_fill_in_is_left_to_them() {
+    let graph = sending();
+    let folded = |filled: &Predicate| {
+        let arriving = [Conj::all()];
+        let given = QueueFacts { filled, ..QueueFacts::of(&arriving, &Predicate::True) };
+        simplify(&graph, &given).report.folded
+    };
+    assert_eq!(folded(&atom("sum", true)), ["sum"]);
+    assert_eq!(folded(&Predicate::And(vec![atom("other", true), atom("sum", true)])), ["sum"]);
+    assert!(folded(&atom("other", true)).is_empty());
+    assert!(folded(&Predicate::True).is_empty());
+    // What is vouched for on receipt does nothing for what is sent.
+    let arriving = [Conj::all()];
+    let report = simplify(&graph, &QueueFacts::of(&arriving, &atom("sum", true))).report;
+    assert!(report.folded.is_empty());
+}

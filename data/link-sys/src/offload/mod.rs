@@ -4,10 +4,12 @@
 //! TCP and UDP name places in their headers.
 
 mod cutter;
+mod gather;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use cutter::Cutter;
+pub(crate) use gather::{Gathered, MOST_PIECES, gather};
 
 /// The transport behind the network header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,11 +148,16 @@ fn fold(mut sum: u64) -> u16 {
 
 /// The sum of a frame's pseudo-header, which is its partial checksum.
 pub(super) fn pseudo(frame: &[u8], layers: &Layers) -> u16 {
+    pseudo_of(frame, layers, frame.len())
+}
+
+/// The same for a frame of `len` bytes of which only the headers are at hand.
+fn pseudo_of(frame: &[u8], layers: &Layers, len: usize) -> u16 {
     let addresses = match layers.v6 {
         true => &frame[layers.l3 + 8..layers.l3 + 40],
         false => &frame[layers.l3 + 12..layers.l3 + 20],
     };
-    let length = (frame.len() - layers.l4) as u64;
+    let length = (len - layers.l4) as u64;
     fold(u64::from(sum(addresses)) + u64::from(layers.transport.protocol()) + length)
 }
 

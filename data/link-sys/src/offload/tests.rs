@@ -159,3 +159,103 @@ fn no_bytes_make_it_panic() {
         }
     }
 }
+
+/// Segments as one packet; `None` if the first stays alone.
+fn gathered(segments: &[Vec<u8>]) -> Option<(usize, Vec<u8>)> {
+    let gathered = gather(segments.iter().map(Vec::as_slice))?;
+    let payloads = segments[..gathered.count].iter().map(|s| &s[gathered.payload..]);
+    let whole = [gathered.headers(), &payloads.collect::<Vec<_>>().concat()].concat();
+    assert_eq!(usize::from(gathered.size), segments[0].len() - gathered.payload);
+    Some((gathered.count, whole))
+}
+
+/// A TCP packet with ACK, PSH and FIN, and its pieces.
+fn segments(v6: bool, tagged: bool, payload: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let mut whole = packet(v6, Transport::Tcp, tagged, payload);
+    let layers = Layers::of(&whole).unwrap();
+    whole[layers.l4 + 13] = 0x19;
+    write_partial(&mut whole, &layers);
+    if !v6 {
+        write_ipv4(&mut whole, &layers);
+    }
+    let cut = pieces(&whole, Transport::Tcp, 1400);
+    (whole, cut)
+}
+
+#[test]
+fn what_was_cut_is_gathered_to_what_it_was() {
+    for (v6, tagged) in [(false, false), (false, true), (true, false), (true, true)] {
+        for payload in [1401, 2800, 3500, 60_000] {
+            let (whole, cut) = segments(v6, tagged, payload);
+            assert_eq!(gathered(&cut), Some((cut.len(), whole)), "{v6} {tagged} {payload}");
+        }
+    }
+}
+
+#[test]
+fn segments_that_the_device_would_not_make_stay_alone() {
+    let (_, cut) = segments(false, false, 5600);
+    let layers = Layers::of(&cut[0]).unwrap();
+    let l4 = layers.l4;
+    let with = |at: usize, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut changed = cut.clone();
+        change(&mut changed[at]);
+        gathered(&changed).map(|(count, _)| count)
+    };
+    assert_eq!(with(0, &|_| {}), Some(4));
+    // Each of these ends the packet in front of the second segment, or behind it.
+    type Change<'a> = &'a dyn Fn(&mut Vec<u8>);
+    let alone: [Change<'_>; 9] = [
+        &|s| s[l4 + 7] ^= 1,           // sequence number
+        &|s| s[l4 + 11] ^= 1,          // acknowledgement
+        &|s| s[l4 + 15] ^= 1,          // window
+        &|s| s[l4 + 27] ^= 1,          // timestamp
+        &|s| s[l4 + 1] ^= 1,           // port
+        &|s| s[layers.l3 + 8] ^= 1,    // time to live
+        &|s| s[layers.l3 + 1] ^= 0xfc, // service class
+        &|s| s[l4 + 13] |= 2,          // SYN
+        &|s| s.push(0),                // padding
+    ];
+    for (number, change) in alone.iter().enumerate() {
+        assert_eq!(with(1, change), None, "{number}");
+    }
+    assert_eq!(with(1, &|s| s[l4 + 13] |= 8), Some(2), "PSH");
+    assert_eq!(with(0, &|s| s[l4 + 13] |= 0x80), None, "CWR");
+    let (_, short) = segments(false, false, 2000);
+    assert_eq!(gathered(&[short[1].clone(), short[0].clone()]), None, "a longer one behind");
+    let datagrams = pieces(&packet(false, Transport::Udp, false, 3000), Transport::Udp, 1400);
+    assert_eq!(gathered(&datagrams), None);
+    assert_eq!(gathered(&[]), None);
+    // More than fits an IP packet, and more than a system call takes.
+    let many = |size: usize, n: u32| -> Vec<Vec<u8>> {
+        let segment = |i: u32| {
+            let mut s = packet(false, Transport::Tcp, false, size);
+            s[l4 + 4..l4 + 8].copy_from_slice(&(i * size as u32).to_be_bytes());
+            s[l4 + 13] = 0x10;
+            s
+        };
+        (0..n).map(segment).collect()
+    };
+    assert_eq!(gathered(&many(1400, 60)).unwrap().0, (65_535 - 52) / 1400);
+    assert_eq!(gathered(&many(10, 80)).unwrap().0, MOST_PIECES);
+}
+
+#[test]
+fn damaged_frames_are_gathered_without_a_panic() {
+    let mut state = 7_u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (state >> 33) as usize % below
+    };
+    for round in 0..20_000 {
+        let (_, mut cut) = segments(round % 2 == 0, false, 3000);
+        for segment in &mut cut {
+            let at = random(90);
+            segment[at] ^= 1 << random(8);
+        }
+        cut[1].truncate(random(160));
+        let _ = gathered(&cut);
+        cut.remove(0);
+        let _ = gathered(&cut);
+    }
+}

@@ -10,7 +10,7 @@ use weever_packet::{Buffer, Flags};
 
 use super::config::{TapConfig, TapError};
 use crate::netdev::{self, Interface};
-use crate::offload::{Layers, Transport};
+use crate::offload::{Gathered, Layers, Transport};
 
 /// Of `<linux/if_tun.h>`: no protocol information in front, a vnet header instead.
 const KIND: c_int = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
@@ -211,6 +211,19 @@ impl Received {
         };
         Received { flags, segments }
     }
+}
+
+/// The header for segments that leave as one packet.
+pub(super) fn header_of_gathered(packet: &Gathered) -> Header {
+    let mut header = Header::default();
+    header[0] = NEEDS_CHECKSUM;
+    header[1] = if packet.layers.v6 { GSO_TCP6 } else { GSO_TCP4 };
+    header[2..4].copy_from_slice(&(packet.payload as u16).to_ne_bytes());
+    header[4..6].copy_from_slice(&packet.size.to_ne_bytes());
+    header[6..8].copy_from_slice(&(packet.layers.l4 as u16).to_ne_bytes());
+    let checksum_at = packet.layers.transport.checksum_at() as u16;
+    header[8..10].copy_from_slice(&checksum_at.to_ne_bytes());
+    header
 }
 
 /// The header for a packet to be sent.

@@ -11,7 +11,8 @@
 //!   [`Offload::tx_checksum`](weever_link::Offload).
 //! - The kernel sends up to 64 KiB in one piece for a device to cut. They are cut here, on receive,
 //!   into packets as a device would have sent them: a frame of the pool holds no more. A packet
-//!   with a [`segment`](weever_packet::Meta::segment) is sent in one piece for the kernel to cut.
+//!   with a [`segment`](weever_packet::Meta::segment) is sent in one piece for the kernel to cut, and segments
+//!   of a connection that follow each other are one packet for it, if their checksums are partial.
 //!
 //! An interface lives as long as its descriptors, or for ever when it is
 //! [`persistent`](TapConfig::persistent). Received packets are not dropped here: the kernel's queue

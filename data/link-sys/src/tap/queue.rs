@@ -9,8 +9,8 @@ use rustix::io::{Errno, readv, writev};
 use weever_link::{LinkError, LinkInfo, LinkQueue, QueueStats, fits};
 use weever_packet::{BURST, Buffer, Burst, Flags, PoolCache};
 
-use super::device::{Header, Received, header_of};
-use crate::offload::Cutter;
+use super::device::{Header, Received, header_of, header_of_gathered};
+use crate::offload::{Cutter, Gathered, MOST_PIECES, gather};
 
 /// How many packets are taken between two flushes.
 const MOST_OUTGOING: usize = 256;
@@ -129,21 +129,47 @@ impl TapQueue {
         fits(packet.data(), if cut { u16::MAX } else { self.mtu })
     }
 
-    /// Writes a packet. An interface that is down refuses it, which a cable would not notice.
-    fn write(&mut self, packet: &Buffer) -> Result<(), LinkError> {
-        let header = header_of(packet);
-        let parts = [IoSlice::new(&header), IoSlice::new(packet.data())];
-        match writev(&*self.fd, &parts) {
+    /// Writes the packets at the front, as one if they are segments that the kernel can cut; how many. An
+    /// interface that is down refuses them, which a cable would not notice.
+    fn write(&mut self) -> (usize, Result<(), LinkError>) {
+        let whole = |packet: &&Buffer| {
+            let meta = packet.meta();
+            meta.flags.has(Flags::PARTIAL_CHECKSUM) && meta.segment == 0
+        };
+        let segments = self.outgoing.iter().take_while(whole).map(|packet| packet.data());
+        let (count, written) = match gather(segments.take(MOST_PIECES)) {
+            Some(gathered) => (gathered.count, self.write_gathered(&gathered)),
+            None => (self.outgoing.len().min(1), self.write_first()),
+        };
+        let sent = self.outgoing.iter().take(count);
+        match written {
             Ok(_) => {
-                self.stats.tx_packets += 1;
-                self.stats.tx_bytes += packet.len() as u64;
-                Ok(())
+                self.stats.tx_bytes += sent.map(|packet| packet.len() as u64).sum::<u64>();
+                self.stats.tx_packets += count as u64;
+                (count, Ok(()))
             }
             Err(errno) => {
-                self.stats.tx_dropped += 1;
-                self.sort(errno, "write")
+                self.stats.tx_dropped += count as u64;
+                (count, self.sort(errno, "write"))
             }
         }
+    }
+
+    fn write_first(&self) -> Result<usize, Errno> {
+        let Some(packet) = self.outgoing.front() else { return Ok(0) };
+        let header = header_of(packet);
+        writev(&*self.fd, &[IoSlice::new(&header), IoSlice::new(packet.data())])
+    }
+
+    fn write_gathered(&self, gathered: &Gathered) -> Result<usize, Errno> {
+        let header = header_of_gathered(gathered);
+        let mut parts = [IoSlice::new(&[]); MOST_PIECES + 2];
+        parts[0] = IoSlice::new(&header);
+        parts[1] = IoSlice::new(gathered.headers());
+        for (part, packet) in parts[2..].iter_mut().zip(&self.outgoing).take(gathered.count) {
+            *part = IoSlice::new(packet.data().get(gathered.payload..).unwrap_or_default());
+        }
+        writev(&*self.fd, &parts[..gathered.count + 2])
     }
 
     /// The meaning of a failed call: an interface that is down may come up again, and one that is
@@ -215,11 +241,11 @@ impl LinkQueue for TapQueue {
         Ok(before - packets.len())
     }
 
-    /// Writes the taken packets, one call a packet.
+    /// Writes the taken packets, one call a packet; segments of a connection that follow each other are one.
     fn flush(&mut self, pool: &mut PoolCache) -> Result<(), LinkError> {
-        while let Some(packet) = self.outgoing.pop_front() {
-            let written = self.write(&packet);
-            pool.free(packet);
+        while !self.outgoing.is_empty() {
+            let (count, written) = self.write();
+            self.outgoing.drain(..count).for_each(|packet| pool.free(packet));
             written?;
         }
         Ok(())

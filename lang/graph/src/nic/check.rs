@@ -41,6 +41,10 @@ pub enum Part {
     Unhashed,
     /// The hashed fields of a flow type: its position in [`RssModel::types`].
     Hashed(usize),
+    /// The state in which a feature starts.
+    Start,
+    /// A work of a feature: its position in [`FeatureModel::work`](super::FeatureModel::work).
+    Work(usize),
 }
 
 /// Why a model is impossible.
@@ -55,10 +59,17 @@ pub struct Problem {
     pub help: Option<String>,
 }
 
-struct Problems(Vec<Problem>);
+#[derive(Default)]
+pub(super) struct Problems(Vec<Problem>);
+
+impl From<Problems> for Vec<Problem> {
+    fn from(problems: Problems) -> Vec<Problem> {
+        problems.0
+    }
+}
 
 impl Problems {
-    fn add(&mut self, part: Part, message: impl Into<String>, help: &str) {
+    pub(super) fn add(&mut self, part: Part, message: impl Into<String>, help: &str) {
         let help = (!help.is_empty()).then(|| help.to_string());
         self.0.push(Problem { part, message: message.into(), help });
     }

@@ -1,13 +1,14 @@
-//! The capabilities of a NIC, as data (design/0000 §4.5): the meaning of Unicorn's `table`, `rss` and
-//! `queues`.
+//! The capabilities of a NIC, as data (design/0000 §4.5): the meaning of Unicorn's `table`, `rss`, `feature`
+//! and `queues`.
 //!
-//! A config node of a PRG carries a [`TableModel`] or an [`RssModel`] in its
+//! A config node of a PRG carries a [`TableModel`], an [`RssModel`] or a [`FeatureModel`] in its
 //! [`ConfigSpec`](crate::ConfigSpec), and the node at which packets leave for the host carries
 //! [`Queues`]. Configuration functions and oracles are derived from these; nothing is written for one
 //! NIC. Both models have an [`as_linux`](TableModel::as_linux) view: `ethtool` often exposes less than
 //! the silicon can do.
 
 mod check;
+mod feature;
 mod flow_type;
 mod form;
 mod rss;
@@ -16,6 +17,7 @@ mod table;
 mod tests;
 
 pub use check::{Part, Problem};
+pub use feature::{FeatureModel, Work};
 pub use flow_type::FlowType;
 pub use form::{Form, Forms, FormsByType, KnownForms};
 pub use rss::{RssFields, RssHash, RssModel, RssType};

@@ -8,7 +8,7 @@ mod text;
 use weever_graph::ConfigType;
 use weever_graph::nic::Queues;
 
-pub use nic::{Action, Block, Line, RssLine, TableLine};
+pub use nic::{Action, Block, FeatureLine, Line, RssLine, TableLine};
 pub use text::{Comment, Comments, Ident, Loc, Raw, Reference, Text};
 
 /// A whole file: one graph.
@@ -176,6 +176,8 @@ pub enum ClauseKind {
     Table(Block<TableLine>),
     /// `rss { … }`.
     Rss(Block<RssLine>),
+    /// `feature { … }`.
+    Feature(Block<FeatureLine>),
     /// `constraint port "EXPR"`.
     Constraint {
         /// The port.

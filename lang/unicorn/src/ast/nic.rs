@@ -1,11 +1,12 @@
 //! The clauses of NIC models. Their values are those of the graph, as they were written.
 
+use weever_graph::Field;
 use weever_graph::nic::{
     Cost, Exposure, Failure, FieldMatch, FlowType, Form, MaskScope, QueueRange, RssHash, RssType,
     TableOrder, Without,
 };
 
-use super::text::{Comment, Comments, Loc, Reference};
+use super::text::{Comment, Comments, Loc, Reference, Text};
 
 /// `WORD { … }`: lines of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,4 +95,34 @@ pub enum RssLine {
     Unhashed(u32),
     /// `tcp4 4tuple or 2tuple`.
     Hashed(RssType),
+}
+
+/// A line of `feature { … }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FeatureLine {
+    /// `ethtool "rx-checksum"`.
+    Ethtool(Vec<Text>),
+    /// `starts on` or `starts off`.
+    Starts(bool),
+    /// `vouches always "EXPR"` or `vouches each "EXPR"`.
+    Vouches {
+        /// Whether of every packet.
+        always: bool,
+        /// The predicate.
+        text: Text,
+    },
+    /// `drops "EXPR"`.
+    Drops(Text),
+    /// `fills "EXPR"`.
+    Fills(Text),
+    /// `cuts tcp4 tcp6`.
+    Cuts(Vec<FlowType>),
+    /// `joins tcp4 tcp6`.
+    Joins(Vec<FlowType>),
+    /// `takes FIELD`.
+    Takes(Field),
+    /// `puts FIELD`.
+    Puts(Field),
+    /// `stamps`.
+    Stamps,
 }

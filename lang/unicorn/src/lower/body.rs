@@ -123,6 +123,7 @@ impl Context<'_, '_> {
             }
             ClauseKind::Table(table) => self.table(node, table, clause.loc),
             ClauseKind::Rss(rss) => self.rss(node, rss, clause.loc),
+            ClauseKind::Feature(feature) => self.feature(node, feature, clause.loc),
             ClauseKind::Constraint { port, text } | ClauseKind::Predicate { port, text } => {
                 if let Some(port) = self.port(node, port)
                     && let Some(predicate) = self.predicate(text)
@@ -169,7 +170,7 @@ impl Context<'_, '_> {
         self.diagnostics.push(Diagnostic::error(name.loc.range(), message).maybe_help(help));
     }
 
-    fn predicate(&mut self, text: &Text) -> Option<Predicate> {
+    pub(super) fn predicate(&mut self, text: &Text) -> Option<Predicate> {
         match predicate::parse(&text.value) {
             Ok(predicate) => Some(predicate),
             Err(error) => {

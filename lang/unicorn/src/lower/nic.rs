@@ -1,15 +1,17 @@
 //! Lowers the clauses of NIC models to models, and reports impossible ones.
 
 use weever_graph::nic::{
-    Actions, Capacity, Exposure, Failure, FlowType, Form, FormsByType, KnownForms, MaskScope, Part,
-    Problem, Queues, RssHash, RssModel, TableModel, TableOrder,
+    Actions, Capacity, Exposure, Failure, FeatureModel, FlowType, Form, FormsByType, KnownForms,
+    MaskScope, Part, Problem, Queues, RssHash, RssModel, TableModel, TableOrder, Work,
 };
 use weever_graph::{ConfigSpec, Node, NodeKind};
 
 use super::body::Context;
 use super::names::Scope;
 use crate::Diagnostic;
-use crate::ast::{self, Action, Block, ClauseKind, Line, Loc, Reference, RssLine, TableLine};
+use crate::ast::{
+    self, Action, Block, ClauseKind, FeatureLine, Line, Loc, Reference, RssLine, TableLine, Text,
+};
 
 /// A limit beyond any NIC, so that pictures stay finite.
 const MOST_QUEUES: u32 = 65_536;
@@ -217,6 +219,50 @@ impl Context<'_, '_> {
         self.set(node, whole, |spec| spec.rss = Some(Box::new(model)));
     }
 
+    pub(super) fn feature(&mut self, node: &mut Node, block: &Block<FeatureLine>, whole: Loc) {
+        let mut places = Places::new(whole);
+        let mut model = FeatureModel { ethtool: Vec::new(), starts_on: true, work: Vec::new() };
+        for line in &block.lines {
+            let part = match &line.kind {
+                FeatureLine::Ethtool(_) => Part::Linux,
+                FeatureLine::Starts(_) => Part::Start,
+                _ => Part::Work(model.work.len()),
+            };
+            self.once(part, line.loc, &mut places);
+            match &line.kind {
+                FeatureLine::Ethtool(names) => {
+                    model.ethtool = names.iter().map(|name| name.value.clone()).collect();
+                }
+                FeatureLine::Starts(on) => model.starts_on = *on,
+                work => match self.work(work) {
+                    Some(work) => model.work.push(work),
+                    // Reported; without it, the feature may look odd.
+                    None => return,
+                },
+            }
+        }
+        self.report_problems(model.check(), &places);
+        self.set(node, whole, |spec| spec.feature = Some(Box::new(model)));
+    }
+
+    /// What a line says of packets; `None` if its predicate is none, which has been reported.
+    fn work(&mut self, line: &FeatureLine) -> Option<Work> {
+        let mut of = |text: &Text| self.predicate(text);
+        Some(match line {
+            FeatureLine::Ethtool(_) | FeatureLine::Starts(_) => return None,
+            FeatureLine::Vouches { always, text } => {
+                Work::Vouches { always: *always, predicate: of(text)? }
+            }
+            FeatureLine::Drops(text) => Work::Drops(of(text)?),
+            FeatureLine::Fills(text) => Work::Fills(of(text)?),
+            FeatureLine::Cuts(types) => Work::Cuts(types.clone()),
+            FeatureLine::Joins(types) => Work::Joins(types.clone()),
+            FeatureLine::Takes(field) => Work::Takes(*field),
+            FeatureLine::Puts(field) => Work::Puts(*field),
+            FeatureLine::Stamps => Work::Stamps,
+        })
+    }
+
     fn report_problems(&mut self, problems: Vec<Problem>, places: &Places) {
         for problem in problems {
             let loc = places.of(problem.part);
@@ -227,8 +273,9 @@ impl Context<'_, '_> {
 
     fn set(&mut self, node: &mut Node, whole: Loc, set: impl FnOnce(&mut ConfigSpec)) {
         let NodeKind::Config(spec) = &mut node.kind else { return };
-        if spec.table.is_some() || spec.rss.is_some() {
-            let error = Diagnostic::error(whole.range(), "the node has a table or `rss` already");
+        if spec.table.is_some() || spec.rss.is_some() || spec.feature.is_some() {
+            let message = "the node has a table, `rss` or a feature already";
+            let error = Diagnostic::error(whole.range(), message);
             return self.diagnostics.push(error.help("one config node is one of them"));
         }
         set(spec);

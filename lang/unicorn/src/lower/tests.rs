@@ -138,3 +138,35 @@ fn a_cycle_is_reported_at_a_node() {
     let (message, _) = first_error("graph g { node A { port x[B] } node B { port x[A] } }");
     assert!(message.contains("cycle"), "{message}");
 }
+
+#[test]
+fn features_are_read_and_impossible_ones_named() {
+    let with =
+        |lines: &str| format!("graph g {{ config F {{ feature {{ {lines} }} port out[] }} }}");
+    let lines = "ethtool \"rx-checksum\" \"rx-gro-hw\"; starts off; joins tcp4 tcp6
+        vouches each \"pred(udp.checksum,right)\"; drops \"frame.len < 60\"; takes vlan.id; stamps";
+    let graph = loaded(&with(lines)).graph;
+    let NodeKind::Config(spec) = &graph.node(graph.find("F").unwrap()).kind else { panic!() };
+    let feature = spec.feature.as_ref().unwrap();
+    assert_eq!((feature.ethtool.len(), feature.starts_on, feature.work.len()), (2, false, 5));
+    let wrong = [
+        ("", "the feature does nothing"),
+        ("takes vlan.id; fills \"ip\"", "it works on packets that are received and"),
+        ("takes l4.dst", "devices do not move l4.dst"),
+        ("stamps; stamps", "this was said before"),
+        ("stamps; starts on; starts off", "this was said before"),
+        ("stamps; ethtool \"Rx Checksum\"", "`Rx Checksum` is no name of a feature"),
+        ("vouches sometimes \"ip\"", "expected for which packets it vouches"),
+        ("fills \"no such thing\"", "this is no predicate"),
+    ];
+    for (lines, said) in wrong {
+        let (message, _) = first_error(&with(lines));
+        assert!(message.contains(said), "{lines}: {message}");
+    }
+    let both =
+        "graph g { config F { feature { stamps } rss { entries 8 queues 0 .. 3 } port out[] } }";
+    assert!(first_error(both).0.contains("already"));
+    assert!(
+        first_error("graph g { node F { feature { stamps } } }").0.contains("config nodes only")
+    );
+}

@@ -9,7 +9,7 @@ use crate::ast::{Clause, ClauseKind, Comments, Ident, Loc, NodeKind, Reference, 
 use crate::token::{Kind, is_reserved};
 
 /// The words that start a clause.
-pub(super) const WORDS: [&str; 13] = [
+pub(super) const WORDS: [&str; 14] = [
     "port",
     "spawn",
     "notify",
@@ -20,6 +20,7 @@ pub(super) const WORDS: [&str; 13] = [
     "type",
     "table",
     "rss",
+    "feature",
     "constraint",
     "predicate",
     "semantics",
@@ -64,7 +65,8 @@ impl Parser<'_> {
         let word = self.word().unwrap_or_default();
         let word = if WORDS.contains(&word) { word } else { self.meant_clause(word)? };
         let keyword = self.bump();
-        if matches!(word, "type" | "function" | "table" | "rss") && node != NodeKind::Config {
+        let configures = matches!(word, "type" | "function" | "table" | "rss" | "feature");
+        if configures && node != NodeKind::Config {
             let message = format!("`{word}` is for config nodes only");
             let help = format!("this is a `{}`", node.word());
             self.report(Diagnostic::error(keyword, message).help(help));
@@ -80,6 +82,7 @@ impl Parser<'_> {
             "type" => self.config_type(),
             "table" => self.table(),
             "rss" => self.rss(),
+            "feature" => self.feature(),
             "semantics" => self.semantics(),
             _ => self.port_condition(word == "predicate"),
         }

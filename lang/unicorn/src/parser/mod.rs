@@ -3,6 +3,7 @@
 mod block;
 mod clause;
 mod cursor;
+mod feature;
 mod items;
 mod rss;
 mod table;

@@ -53,7 +53,7 @@ impl Parser<'_> {
     }
 
     /// At least one flow type.
-    fn flow_types(&mut self) -> Option<Vec<FlowType>> {
+    pub(super) fn flow_types(&mut self) -> Option<Vec<FlowType>> {
         let mut types = vec![self.flow_type()?];
         while let Some(flow_type) = self.word().and_then(FlowType::from_name) {
             self.bump();
@@ -95,7 +95,7 @@ impl Parser<'_> {
     }
 
     /// A field, as `ip4.src`.
-    fn field(&mut self) -> Option<Field> {
+    pub(super) fn field(&mut self) -> Option<Field> {
         let start = self.here().start;
         let dotted =
             self.kind() == Kind::Word && self.ahead(1) == Kind::Dot && self.ahead(2) == Kind::Word;

@@ -4,7 +4,7 @@ use weever_graph::{Field, Predicate};
 
 use super::{fields, labels};
 
-pub(super) const KNOWN: &str = "known are ether[12:2], arp[6:2], ip[0], ip[2:2], ip[6], ip[7], \
+pub(super) const KNOWN: &str = "known are ether[12:2], arp[6:2], ip[0], ip[1], ip[2:2], ip[6], ip[7], \
     ip[6:2], ip[8], ip[9], ip[12:4], ip[16:4], ip6[6], ip6[7], icmp[0], icmp[1], \
     icmp6[0], icmp6[1], tcp[13], and [0:2] and [2:2] of tcp, udp and sctp";
 
@@ -49,6 +49,7 @@ pub(super) fn field_at(proto: &str, place: &str) -> Option<ByteField> {
         ("ip", "6:2") => return Some(ByteField::Parts(&[FRAGMENT])),
         ("ip", "6") => return Some(ByteField::Parts(&[FRAGMENT_HIGH])),
         ("ip", "7") => return Some(ByteField::Parts(&[FRAGMENT_LOW])),
+        ("ip", "1") => Field::Ip4Tos,
         ("ip", "2:2") => Field::Ip4Len,
         ("ip6", "7") => Field::Ip6Hops,
         ("ether", "12:2") => Field::EthType,

@@ -106,6 +106,7 @@ impl Printer {
             ClauseKind::Type(ty) => self.config_type(ty),
             ClauseKind::Table(table) => self.table(table),
             ClauseKind::Rss(rss) => self.rss(rss),
+            ClauseKind::Feature(feature) => self.feature(feature),
             other => self.out.push_str(&simple(other)),
         }
         self.end(&clause.comments);
@@ -196,6 +197,7 @@ fn simple(kind: &ClauseKind) -> String {
         | ClauseKind::Semantics { .. }
         | ClauseKind::Type(_)
         | ClauseKind::Table(_)
-        | ClauseKind::Rss(_) => String::new(),
+        | ClauseKind::Rss(_)
+        | ClauseKind::Feature(_) => String::new(),
     }
 }

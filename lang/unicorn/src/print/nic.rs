@@ -6,7 +6,7 @@ use weever_graph::nic::{
 };
 
 use super::printer::{Printer, WIDTH, quoted_str, reference};
-use crate::ast::{Action, Block, Line, RssLine, TableLine};
+use crate::ast::{Action, Block, FeatureLine, Line, RssLine, TableLine, Text};
 use crate::predicate::field_name;
 
 impl Printer {
@@ -19,6 +19,10 @@ impl Printer {
 
     pub(super) fn rss(&mut self, rss: &Block<RssLine>) {
         self.block("rss", rss, |printer, line| printer.out.push_str(&rss_line(line)));
+    }
+
+    pub(super) fn feature(&mut self, feature: &Block<FeatureLine>) {
+        self.block("feature", feature, |printer, line| printer.out.push_str(&feature_line(line)));
     }
 
     fn block<K>(&mut self, word: &str, block: &Block<K>, line: impl Fn(&mut Printer, &K)) {
@@ -154,6 +158,29 @@ fn rss_line(line: &RssLine) -> String {
             format!("{} {}", hashed.flow_type, choices.join(" or "))
         }
     }
+}
+
+fn feature_line(line: &FeatureLine) -> String {
+    match line {
+        FeatureLine::Ethtool(names) => {
+            names.iter().fold("ethtool".into(), |all, name| format!("{all} {}", quoted(name)))
+        }
+        FeatureLine::Starts(on) => format!("starts {}", if *on { "on" } else { "off" }),
+        FeatureLine::Vouches { always, text } => {
+            format!("vouches {} {}", if *always { "always" } else { "each" }, quoted(text))
+        }
+        FeatureLine::Drops(text) => format!("drops {}", quoted(text)),
+        FeatureLine::Fills(text) => format!("fills {}", quoted(text)),
+        FeatureLine::Cuts(list) => format!("cuts {}", types(list)),
+        FeatureLine::Joins(list) => format!("joins {}", types(list)),
+        FeatureLine::Takes(field) => format!("takes {}", field_name(*field)),
+        FeatureLine::Puts(field) => format!("puts {}", field_name(*field)),
+        FeatureLine::Stamps => "stamps".into(),
+    }
+}
+
+fn quoted(text: &Text) -> String {
+    quoted_str(&text.value)
 }
 
 pub(super) fn queues(queues: &Queues) -> String {

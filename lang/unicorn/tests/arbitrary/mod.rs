@@ -132,6 +132,7 @@ fn clause_kind(config: bool) -> BoxedStrategy<ClauseKind> {
         1 => config_type().prop_map(ClauseKind::Type),
         2 => nic::table().prop_map(ClauseKind::Table),
         1 => nic::rss().prop_map(ClauseKind::Rss),
+        1 => nic::feature().prop_map(ClauseKind::Feature),
     ]
     .boxed()
 }

@@ -146,6 +146,26 @@ pub(super) fn rss() -> impl Strategy<Value = Block<RssLine>> {
     block(rss_line())
 }
 
+fn feature_line() -> impl Strategy<Value = FeatureLine> {
+    let field = || select(Field::ALL.to_vec());
+    prop_oneof![
+        vec(text(), 1..3).prop_map(FeatureLine::Ethtool),
+        any::<bool>().prop_map(FeatureLine::Starts),
+        (any::<bool>(), text()).prop_map(|(always, text)| FeatureLine::Vouches { always, text }),
+        text().prop_map(FeatureLine::Drops),
+        text().prop_map(FeatureLine::Fills),
+        types().prop_map(FeatureLine::Cuts),
+        types().prop_map(FeatureLine::Joins),
+        field().prop_map(FeatureLine::Takes),
+        field().prop_map(FeatureLine::Puts),
+        Just(FeatureLine::Stamps),
+    ]
+}
+
+pub(super) fn feature() -> impl Strategy<Value = Block<FeatureLine>> {
+    block(feature_line())
+}
+
 pub(super) fn queues() -> impl Strategy<Value = Node> {
     (ident(), range(), option::of(range()), comments()).prop_map(|(name, all, linux, comments)| {
         let kind = NodeKind::Queues(Queues { all, linux });

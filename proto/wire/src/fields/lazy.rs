@@ -272,6 +272,11 @@ impl Fields<'_> {
     }
 
     #[inline]
+    pub fn ip4_tos(&self) -> Option<u8> {
+        Some(self.any_ipv4()?.tos())
+    }
+
+    #[inline]
     pub fn ip4_total_len(&self) -> Option<usize> {
         Some(self.any_ipv4()?.total_len())
     }

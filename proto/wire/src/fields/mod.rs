@@ -80,6 +80,8 @@ pub struct Parsed {
     pub arp_spa: Option<Ipv4Addr>,
     /// Bytes of the IPv4 header by its own account, whatever version it claims.
     pub ip4_header_len: Option<usize>,
+    /// Type of service of an IPv4 header: DSCP and ECN.
+    pub ip4_tos: Option<u8>,
     /// Bytes of the IPv4 datagram by its own account.
     pub ip4_total_len: Option<usize>,
     /// Whether an IPv4 option asks routers to look at the datagram.
@@ -155,6 +157,7 @@ fn walk_ipv4(frame: &[u8], l3: usize, parsed: &mut Parsed) {
     let Some(header) = Ipv4Header::at(frame, l3) else { return };
     parsed.ip4_header_len = Some(header.header_len());
     parsed.ip4_total_len = Some(header.total_len());
+    parsed.ip4_tos = Some(header.tos());
     parsed.upper = Some(header.protocol());
     if header.version() != 4 {
         return;
