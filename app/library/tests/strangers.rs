@@ -251,13 +251,14 @@ fn a_credential_admits_at_the_next_stack_and_nobody_comes_without() {
     let queue = AppQueue::over(Box::new(process), &config(&path)).unwrap();
     queue.bind_udp(any(53)).unwrap();
     assert_eq!(queue.credential().unwrap(), given, "for its children");
-    let shown = given.shown();
+    let shown = given.shown;
     for wrong in [
         Credential { user: shown.user + 1, ..shown },
         Credential { group: shown.group + 1, ..shown },
         Credential { proof: [shown.proof[0], !shown.proof[1]], ..shown },
     ] {
-        let refused = Client::present(&config(&path), &given.showing(wrong)).map(drop).unwrap_err();
+        let wrong = weever_app_sockets::Credential { shown: wrong, ..given };
+        let refused = Client::present(&config(&path), &wrong).map(drop).unwrap_err();
         assert!(refused.to_string().contains("credential"), "{refused}");
     }
     let open = Request::Route { address: [192, 0, 2, 1].into() };
@@ -278,8 +279,11 @@ fn a_credential_admits_at_the_next_stack_and_nobody_comes_without() {
     drop(Client::present(&config(&path), &given).unwrap());
     assert!(silent[0].receive::<Response>().is_err(), "the oldest is sent away");
     queue.bind_udp(any(54)).unwrap();
+    // As in another root, where the path leads nowhere.
+    std::fs::remove_file(return_path(&path)).unwrap();
+    drop(Client::present(&config(&path), &given).unwrap());
     drop((queue, stack));
-    assert!(!return_path(&path).exists());
+    assert!(Client::present(&config(&path), &given).is_err(), "no stack is there");
 
     let _other = start([1, 3]);
     assert!(Client::present(&config(&path), &given).is_err(), "another stack's");

@@ -10,10 +10,10 @@ use crate::collect::LOOK;
 use crate::failure::{Answer, Failure};
 use crate::file::File;
 use crate::inside::{self, Unavailable};
-use crate::log;
 use crate::numbers::{self, Meaning};
 use crate::state::State;
 use crate::wait::Moment;
+use crate::{log, rings};
 
 /// The queue's configuration, as the environment says when the program starts: some clear it later.
 pub(crate) fn config() -> &'static QueueConfig {
@@ -97,12 +97,7 @@ impl State {
             }
             return Err(Failure::Kernel);
         }
-        if let Some(maker) = crate::rings::maker() {
-            log::always(format_args!(
-                "sockets are the kernel's: {} makes io_urings by itself, whose requests pass no library; with `weever \
-                 run --rings`, which says that they are for files, sockets are the stack's",
-                maker.display()
-            ));
+        if rings::pass_by() {
             self.refused = true;
             return Err(Failure::Kernel);
         }

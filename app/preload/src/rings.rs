@@ -58,23 +58,30 @@ pub(crate) fn are_for_files() -> bool {
         .get_or_init(|| std::env::var_os("WEEVER_PRELOAD_RINGS").is_some_and(|value| value == "1"))
 }
 
-/// The program, or the first of its libraries, that makes rings past this library; as it is at the first question.
-pub(crate) fn maker() -> Option<&'static Path> {
-    static MAKER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let maker = MAKER.get_or_init(|| {
+/// Whether the program, or one of its libraries, makes rings past this library, as it is at the first question; says so
+/// then.
+pub(crate) fn pass_by() -> bool {
+    static PASS_BY: OnceLock<bool> = OnceLock::new();
+    *PASS_BY.get_or_init(|| {
         let mut found: Option<PathBuf> = None;
         if !are_for_files() {
             // SAFETY: a function of this type, and a place that is borrowed until it has returned.
             unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast::<c_void>()) };
         }
-        found
-    });
-    maker.as_deref()
+        if let Some(maker) = &found {
+            log::always(format_args!(
+                "sockets are the kernel's: {} makes io_urings by itself, whose requests pass no library; with `weever \
+                 run --rings`, which says that they are for files, sockets are the stack's",
+                maker.display()
+            ));
+        }
+        found.is_some()
+    })
 }
 
 /// Looks through the code of one object; the walk ends with the first that makes rings.
 unsafe extern "C" fn look(object: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
-    // SAFETY: the loader passes an object, and `found` is that of `maker`.
+    // SAFETY: the loader passes an object, and `found` is that of `pass_by`.
     let (object, found) = unsafe { (&*object, &mut *found.cast::<Option<PathBuf>>()) };
     // SAFETY: a string of the loader's.
     let name = unsafe { CStr::from_ptr(object.dlpi_name) };

@@ -10,8 +10,10 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -24,6 +26,8 @@ use crate::credential::Credential;
 
 /// Bytes of the longest message.
 pub const MAX_MESSAGE: usize = 16 * 1024;
+/// How long a connection to a stranger may take: some milliseconds where many programs connect at once.
+const SOON: Duration = Duration::from_millis(100);
 /// Descriptors of one message: a channel and a wake-up for each of 64 workers, and the queue's own.
 const MAX_DESCRIPTORS: usize = 129;
 
@@ -360,15 +364,32 @@ impl Connection {
         Ok(Connection { socket })
     }
 
-    /// Connects to an abstract name (unix(7)), which anybody may have. Blocks until it is accepted.
+    /// Connects to a socket at `path` that anybody may have made. Blocks for a tenth of a second at most.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// As [`connect`](Self::connect); `EAGAIN` where too many others wait to be accepted.
+    pub fn connect_soon(path: &Path) -> Result<Connection, ControlError> {
+        Connection::soon(SocketAddrUnix::new(path))
+    }
+
+    /// The same by an abstract name (unix(7)).
+    ///
+    /// # Errors
+    /// As [`connect_soon`](Self::connect_soon).
     pub fn connect_to_name(name: &[u8]) -> Result<Connection, ControlError> {
+        Connection::soon(SocketAddrUnix::new_abstract_name(name))
+    }
+
+    /// One that never accepts could hold up those who wait for it.
+    fn soon(address: Result<SocketAddrUnix, Errno>) -> Result<Connection, ControlError> {
         let failed = |call| move |source| ControlError::System { call, source };
-        let address = SocketAddrUnix::new_abstract_name(name).map_err(failed("socket address"))?;
+        let address = address.map_err(failed("socket address"))?;
         let socket = seqpacket().map_err(failed("socket"))?;
+        let limit =
+            |limit| set_socket_timeout(&socket, Timeout::Send, limit).map_err(failed("setsockopt"));
+        limit(Some(SOON))?;
         rustix::net::connect(&socket, &address).map_err(failed("connect"))?;
+        limit(None)?;
         Ok(Connection { socket })
     }
 

@@ -14,9 +14,10 @@ const OVERFLOW: u32 = 65_534;
 /// What a process shows the stack to have the rights of the user as which it was admitted; a secret of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credential {
-    shown: Shown,
+    /// What the stack checks.
+    pub shown: Shown,
     /// The user of the stack that gave it. Nobody else gets to see it.
-    stack: u32,
+    pub stack: u32,
 }
 
 impl Credential {
@@ -33,21 +34,10 @@ impl Credential {
         self.shown.user
     }
 
-    /// What is shown.
-    pub fn shown(&self) -> Shown {
-        self.shown
-    }
-
-    /// Another one that is shown to the same stack.
-    #[must_use]
-    pub fn showing(self, shown: Shown) -> Credential {
-        Credential { shown, ..self }
-    }
-
     /// A connection to the stack at `path` with these rights.
     pub(crate) fn connect(&self, path: &Path) -> Result<Connection, Error> {
         let beside = return_path(path);
-        let found = Connection::connect(&beside).and_then(|found| self.checked(found));
+        let found = Connection::connect_soon(&beside).and_then(|found| self.checked(found));
         // After a change of the root, the path leads nowhere or somewhere else.
         let found = found.or_else(|why| self.by_name(path).ok_or(why));
         let connection = found.map_err(|source| Error::of_connecting(&beside, source))?;
@@ -70,5 +60,45 @@ impl Credential {
         }
         let call = "connect to a socket of another user than the stack's";
         Err(ControlError::System { call, source: Errno::PERM })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use rustix::net::{SocketAddrUnix, accept, bind, listen};
+    use weever_app_ring::control::seqpacket;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_shown_to_another_user_than_the_stacks() {
+        let path = std::env::temp_dir().join(format!("weever-impostor-{}", std::process::id()));
+        let name = return_name(&path).unwrap();
+        let places = [
+            SocketAddrUnix::new(return_path(&path)).unwrap(),
+            SocketAddrUnix::new_abstract_name(&name).unwrap(),
+        ];
+        let impostors = places.map(|place| {
+            let socket = seqpacket().unwrap();
+            bind(&socket, &place).unwrap();
+            listen(&socket, 4).unwrap();
+            socket
+        });
+        let own = std::fs::metadata("/proc/self").unwrap().uid();
+        let shown = Shown { user: 0, group: 0, proof: [1, 2] };
+        let refused = Credential { shown, stack: own + 1 }.connect(&path).map(drop).unwrap_err();
+        assert!(matches!(refused, Error::NoStack { .. }), "{refused}");
+        // One that accepts nobody holds nobody up.
+        while Connection::connect_to_name(&name).is_ok() {}
+        while Connection::connect_soon(&return_path(&path)).is_ok() {}
+        let refused = Credential { shown, stack: own }.connect(&path);
+        assert!(matches!(refused, Err(Error::NoStack { .. })), "{refused:?}");
+        for impostor in impostors {
+            let came = Connection::over(accept(&impostor).unwrap());
+            assert!(came.receive::<Request>().is_err(), "it ends without a word");
+        }
+        std::fs::remove_file(return_path(&path)).unwrap();
     }
 }

@@ -19,26 +19,27 @@ const NEAR: usize = 64;
 fn in_x86_64(code: &[u8]) -> bool {
     const NUMBER: [u8; 5] = [0xb8, 0xa9, 0x01, 0, 0];
     const CALL: [u8; 2] = [0x0f, 0x05];
-    let mut at = NUMBER.len() - 1;
-    // By the last octet of each place (Horspool's search): programs of a hundred megabytes are looked through.
-    while let Some(last) = code.get(at) {
-        let behind = &code[at + 1..];
-        if *last == 0 && code[..=at].ends_with(&NUMBER) {
-            let mut near = behind[..behind.len().min(NEAR)].windows(CALL.len());
-            if near.any(|there| there == CALL) {
-                return true;
-            }
-        }
-        at += match last {
-            0 => 1,
-            0x01 => 2,
-            0xa9 => 3,
-            0xb8 => 4,
-            _ => NUMBER.len(),
+    const SECOND: u8 = NUMBER[1];
+    let calls = |at: usize| {
+        let there = at.checked_sub(1).and_then(|at| code.get(at..));
+        let Some(behind) = there.and_then(|there| there.strip_prefix(&NUMBER)) else {
+            return false;
         };
-    }
-    false
+        behind[..behind.len().min(NEAR)].windows(CALL.len()).any(|there| there == CALL)
+    };
+    // Without a branch for each octet, most pieces are passed over at once: programs have a hundred megabytes.
+    let mut pieces = code
+        .chunks(PIECE)
+        .enumerate()
+        .filter(|(_, piece)| piece.iter().fold(false, |any, octet| any | (*octet == SECOND)));
+    pieces.any(|(number, piece)| {
+        let mut seconds = piece.iter().enumerate().filter(|(_, octet)| **octet == SECOND);
+        seconds.any(|(at, _)| calls(number * PIECE + at))
+    })
 }
+
+/// Octets that are looked at together.
+const PIECE: usize = 64;
 
 /// `mov x8, 425` or `mov w8, 425` … `svc 0`.
 fn in_aarch64(code: &[u8]) -> bool {
@@ -59,7 +60,7 @@ mod tests {
     fn code_that_makes_the_call_is_found_wherever_it_is() {
         let number = [0xb8, 0xa9, 0x01, 0, 0];
         let call = [0x0f, 0x05];
-        for before in 0..20 {
+        for before in 0..2 * PIECE {
             for between in [0, 7, NEAR - 2, NEAR - 1] {
                 let code =
                     [&vec![0; before], &number[..], &vec![0x90; between], &call, &[0xc3]].concat();
