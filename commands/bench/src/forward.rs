@@ -138,7 +138,6 @@ impl Memory {
         let engine = worker.engine();
         let n = near.rx(engine.pool(), burst, batch)?;
         engine.receive(*entry, burst, first_n(n), now, BURST);
-        engine.run(now, BURST);
         let (pool, outbox) = engine.transmit(1);
         if !outbox.is_empty() {
             far.tx(pool, outbox)?;

@@ -273,7 +273,6 @@ impl Contender {
                 let engine = worker.engine();
                 let n = self.queue.rx(engine.pool(), burst, self.batch)?;
                 engine.receive(*entry, burst, first_n(n), now, BURST);
-                engine.run(now, BURST);
                 let (pool, outbox) = engine.transmit(0);
                 if !outbox.is_empty() {
                     self.queue.tx(pool, outbox)?;
