@@ -164,7 +164,7 @@ fn messages_that_find_no_access_let_their_worker_sleep() {
     while_taken(
         || neighbours.session(0),
         || {
-            host.two.send(0, &vec![arp_request(HOST); 3]);
+            host.two.send(0, &[(); 3].map(|()| arp_request(HOST)));
             for _ in 0..20 {
                 host.turns();
                 let worker = &mut host.two.team.workers[0];
