@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use weever_blocks_std::dhcp::Dhcp;
+use weever_blocks_std::host::Clerk;
 use weever_engine::{Lost, Worker};
 use weever_link::Link;
 use weever_packet::{Census, Nanos};
@@ -95,6 +96,8 @@ const RELEASE_POLL: Duration = Duration::from_millis(2);
 pub struct RunningHost {
     handle: HostHandle,
     threads: Vec<(JoinHandle<()>, WorkerHandle)>,
+    /// Makes the changes of the network that workers ask for.
+    clerk: Option<JoinHandle<()>>,
     flags: Arc<Flags>,
     links: Vec<Box<dyn Link>>,
 }
@@ -126,7 +129,8 @@ impl RunningHost {
     ) -> Result<RunningHost, HostError> {
         let queues = handle.workers.iter().map(|worker| worker.queues.len()).sum();
         let flags = Arc::new(Flags { queues: AtomicUsize::new(queues), ..Flags::default() });
-        let mut running = RunningHost { handle, threads: Vec::new(), flags, links };
+        let clerk = start_clerk(&handle)?;
+        let mut running = RunningHost { handle, threads: Vec::new(), clerk, flags, links };
         for (number, worker) in workers.into_iter().enumerate() {
             let own = running.handle.workers[number].clone();
             running.start_thread(worker, own)?;
@@ -185,15 +189,29 @@ impl RunningHost {
     }
 
     fn end(&mut self) {
-        if self.threads.is_empty() {
-            return;
+        if !self.threads.is_empty() {
+            self.end_workers();
         }
+        self.end_clerk();
+    }
+
+    fn end_workers(&mut self) {
         release_leases(&self.handle.env.get_or_default::<Dhcp>());
         self.flags.stop.store(true, Ordering::Relaxed);
         self.threads.iter().for_each(|(_, worker)| worker.waker.wake());
         for (thread, worker) in self.threads.drain(..) {
             if thread.join().is_err() {
                 worker.failed(format!("{} panicked while it was shut down", worker.name));
+            }
+        }
+    }
+
+    /// After the workers, whose last changes it makes.
+    fn end_clerk(&mut self) {
+        if let Some(clerk) = self.clerk.take() {
+            Clerk::dismiss(&self.handle.network);
+            if clerk.join().is_err() {
+                tracing::error!("the thread that changes the network panicked");
             }
         }
     }
@@ -209,6 +227,14 @@ impl std::fmt::Debug for RunningHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "RunningHost({} workers)", self.threads.len())
     }
+}
+
+/// Starts the thread that makes the changes of the network which workers ask for. Unlike theirs it is bound to no core.
+fn start_clerk(handle: &HostHandle) -> Result<Option<JoinHandle<()>>, HostError> {
+    let (name, clerk) = ("network", Clerk::of(handle.network.clone()));
+    let thread = thread::Builder::new().name(name.into()).spawn(|| clerk.work());
+    let failed = |source| HostError::Thread { worker: name.into(), source };
+    thread.map(Some).map_err(failed)
 }
 
 /// Runs a worker until it is told to stop, or until every queue of every worker has failed.

@@ -83,6 +83,9 @@ pub(crate) fn whole(packet: &Buffer) -> &[u8] {
     packet.at(packet.meta().l2.min(packet.head()))
 }
 
+/// What finds another thread at a state that they share looks again after this: nobody has access for long.
+pub(crate) const LOOK_AGAIN: Nanos = 50_000;
+
 /// Work that is done periodically.
 pub(crate) trait PeriodicTask: Send {
     /// Does the work that is due.

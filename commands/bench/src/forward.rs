@@ -137,8 +137,7 @@ impl Memory {
         let Memory { worker, entry, near, far, burst } = self;
         let engine = worker.engine();
         let n = near.rx(engine.pool(), burst, batch)?;
-        engine.inject(*entry, burst, first_n(n), now);
-        engine.run(now, BURST);
+        engine.receive(*entry, burst, first_n(n), now, BURST);
         let (pool, outbox) = engine.transmit(1);
         if !outbox.is_empty() {
             far.tx(pool, outbox)?;

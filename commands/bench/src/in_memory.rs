@@ -272,8 +272,7 @@ impl Contender {
             Work::Engine(worker, entry) => {
                 let engine = worker.engine();
                 let n = self.queue.rx(engine.pool(), burst, self.batch)?;
-                engine.inject(*entry, burst, first_n(n), now);
-                engine.run(now, BURST);
+                engine.receive(*entry, burst, first_n(n), now, BURST);
                 let (pool, outbox) = engine.transmit(0);
                 if !outbox.is_empty() {
                     self.queue.tx(pool, outbox)?;

@@ -18,13 +18,19 @@ const LAYERS: [(&str, &str, &str); 9] = [
     ("neighbour lookup", "TxL3ARP", "Lookup_"),
 ];
 
+/// Echoes that go back with the checksum that they came with do not reach the node that writes UDP headers.
+const RETURNED: (&str, [&str; 2]) = ("TxL4UDPInitiateResponse", ["ipv4", "ipv6"]);
+
 /// The rows of the table. Layers that saw no packet are left out.
 pub(crate) fn layers(counters: &Counters) -> Vec<LayerCount> {
     let mut rows = Vec::new();
     link_rows(counters, &mut rows, true);
     for (layer, cluster, node) in LAYERS {
         let is_node = |n: &&NodeCounters| n.name.strip_prefix(cluster) == Some(node);
-        let reached = counters.nodes.iter().find(is_node).map_or(0, |n| n.packets);
+        let mut reached = counters.nodes.iter().find(is_node).map_or(0, |n| n.packets);
+        if RETURNED.0.starts_with(cluster) {
+            reached += returned(counters);
+        }
         push(&mut rows, layer, "packets", reached);
         for drop in counters.drops.iter().filter(|d| d.node.starts_with(cluster)) {
             push(&mut rows, layer, &format!("dropped: {}", drop.reason), drop.packets);
@@ -36,6 +42,12 @@ pub(crate) fn layers(counters: &Counters) -> Vec<LayerCount> {
     }
     link_rows(counters, &mut rows, false);
     rows
+}
+
+fn returned(counters: &Counters) -> u64 {
+    let (node, ports) = RETURNED;
+    let of_node = counters.nodes.iter().filter(|n| n.name == node).flat_map(|n| &n.ports);
+    of_node.filter(|port| ports.contains(&&*port.name)).map(|port| port.packets).sum()
 }
 
 fn link_rows(counters: &Counters, rows: &mut Vec<LayerCount>, receive: bool) {
@@ -65,7 +77,7 @@ pub(crate) fn drops(counters: &Counters) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weever_service_api::DropCounter;
+    use weever_service_api::{DropCounter, PortCounter};
 
     fn counters() -> Counters {
         let node = |name: &str, packets| NodeCounters {
@@ -73,6 +85,7 @@ mod tests {
             packets,
             ..NodeCounters::default()
         };
+        let port = |(name, packets): (&str, u64)| PortCounter { name: name.into(), packets };
         let dropped = |node: &str, packets| DropCounter {
             node: node.into(),
             port: None,
@@ -84,6 +97,11 @@ mod tests {
                 node("RxL3IPv4ValidHeaderLength", 9),
                 node("RxL3IPv4Valid", 12),
                 node("TxQueue", 3),
+                node("TxL4UDPFillHeader", 4),
+                NodeCounters {
+                    ports: [("ipv4", 5), ("ipv6", 1), ("unsummed", 4)].map(port).into(),
+                    ..node("TxL4UDPInitiateResponse", 10)
+                },
             ],
             drops: vec![dropped("RxL3IPv4Valid", 2), dropped("TxQueue", 1), dropped("RxL4UDP", 0)],
             ..Counters::default()
@@ -99,6 +117,7 @@ mod tests {
             [
                 ("IPv4 receive", "packets", 9),
                 ("IPv4 receive", "dropped: because", 2),
+                ("UDP send", "packets", 10),
                 ("TxQueue", "dropped: because", 1),
             ]
         );

@@ -35,25 +35,17 @@ impl<'a> Cx<'a> {
         Cx { now, worker: 0, pool, requests, flows: None, downstream: None }
     }
 
-    /// The same for a worker of this number.
-    #[must_use]
-    pub fn on_worker(mut self, worker: u16) -> Cx<'a> {
-        self.worker = worker;
-        self
-    }
-
-    /// The same with the owners of the node's flows, where several workers share them.
-    #[must_use]
-    pub fn with_flows(mut self, flows: Option<&'a FlowOwners>) -> Cx<'a> {
-        self.flows = flows;
-        self
-    }
-
-    /// The same with the room behind the block.
-    #[must_use]
-    pub fn before(mut self, downstream: &'a dyn Downstream) -> Cx<'a> {
-        self.downstream = Some(downstream);
-        self
+    /// The same on a worker of this number, with the owners of the node's flows, where several workers share them, and
+    /// the room behind the block. In one step: it is made for each call of a block.
+    #[inline(always)]
+    pub fn on_worker(
+        (now, worker): (Nanos, u16),
+        pool: &'a mut PoolCache,
+        requests: &'a mut Requests,
+        flows: Option<&'a FlowOwners>,
+        downstream: &'a dyn Downstream,
+    ) -> Cx<'a> {
+        Cx { now, worker, pool, requests, flows, downstream: Some(downstream) }
     }
 
     /// How many more packets the queue of link number `link` takes; packets beyond that are dropped
@@ -109,6 +101,16 @@ impl<'a> Cx<'a> {
     /// Starts a HIGH task with the buffer of each of `tasks` along spawn edge `edge`.
     pub fn spawn(&mut self, edge: usize, tasks: Mask) {
         self.claim(Claim::Spawn { edge: edge as u32, priority: Priority::High }, tasks);
+    }
+
+    /// Starts a HIGH task with the buffer of each of `tasks` along spawn edge `edge`, `delay` nanoseconds from now
+    /// (0: at once): for tasks that look again at what another worker has now, without keeping this one awake. When
+    /// too many tasks wait for their time already, it is a counted drop at the edge.
+    pub fn spawn_later(&mut self, edge: usize, tasks: Mask, delay: Nanos) {
+        match delay {
+            0 => self.spawn(edge, tasks),
+            _ => self.claim(Claim::SpawnLater { edge: edge as u32, delay }, tasks),
+        }
     }
 
     /// Has the buffers of `tasks` sent by link number `link`, on the queue in their metadata.
@@ -211,6 +213,13 @@ pub enum Claim {
         edge: u32,
         /// The new task's priority.
         priority: Priority,
+    },
+    /// A new HIGH task along the spawn edge gets it, later.
+    SpawnLater {
+        /// The edge, numbered as in [`BlockType::spawns`](crate::BlockType::spawns).
+        edge: u32,
+        /// In so many nanoseconds.
+        delay: Nanos,
     },
     /// The link sends it, on the queue in its metadata.
     Transmit {

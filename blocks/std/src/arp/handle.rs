@@ -11,6 +11,7 @@ use weever_wire::arp::{ArpRepr, ArpView};
 
 use super::address;
 use crate::host::{Key4, NeighbourKey, Neighbours, V4};
+use crate::kinds::LOOK_AGAIN;
 use crate::neighbour::neighbours;
 
 const PORTS: &[PortDoc] = &[
@@ -59,7 +60,7 @@ struct Handle {
 impl Block for Handle {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let Some(mut session) = self.neighbours.try_session(cx.now) else {
-            return cx.spawn(AGAIN, input);
+            return cx.spawn_later(AGAIN, input, LOOK_AGAIN);
         };
         let mut answered: Mask = 0;
         for task in bits(input) {

@@ -13,7 +13,7 @@ use weever_net::route::{Origin, Route, Way};
 use weever_net::state::NetConfig;
 use weever_wire::MacAddr;
 
-use crate::host::{Secret, Writer};
+use crate::host::Secret;
 
 /// The status of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +37,8 @@ pub(crate) struct Own {
     wish: Option<Wish>,
     /// Started again before it had ended.
     again: Option<Probing>,
-    /// The lease's changes to the interface.
-    pub(super) applied: Option<Applied>,
+    /// The lease's changes to the interface, for whoever makes them.
+    pub(super) applied: Arc<Mutex<Option<Applied>>>,
     contested: Contested,
 }
 
@@ -111,8 +111,8 @@ impl Dhcp {
             Some(own) if own.is_ending() => own.again = Some(probing),
             Some(_) => {}
             None => {
-                let (client, wish, again, applied) = (None, None, None, None);
-                let contested = Contested::default();
+                let (client, wish, again) = (None, None, None);
+                let (applied, contested) = (Arc::default(), Contested::default());
                 clients.push(Own { iface, client, probing, wish, again, applied, contested });
             }
         }
@@ -259,21 +259,21 @@ pub(super) struct Applied {
 
 /// Applies the lease, in place of its earlier contents.
 pub(super) fn bind(
-    host: &mut Writer<'_>,
+    net: &mut NetConfig,
     iface: IfaceId,
     lease: &Lease,
-    before: Option<Applied>,
-) -> Option<Applied> {
-    host.apply(|net| {
-        let old = net.interface(iface)?.mtu;
-        net.remove_routes_of(iface, Origin::Dhcp);
-        let added = address(net, iface, lease, before.is_some_and(|before| before.added));
-        let full = before.filter(|b| b.set == old).map_or(old, |before| before.full);
-        let set = lease.mtu.map_or(full, |said| said.min(full));
-        let _ = net.set_mtu(iface, set);
-        routes(net, iface, lease);
-        Some(Applied { added, full, set })
-    })
+    applied: &Mutex<Option<Applied>>,
+) {
+    let mut applied = applied.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = applied.take();
+    let Some(old) = net.interface(iface).map(|iface| iface.mtu) else { return };
+    net.remove_routes_of(iface, Origin::Dhcp);
+    let added = address(net, iface, lease, before.is_some_and(|before| before.added));
+    let full = before.filter(|b| b.set == old).map_or(old, |before| before.full);
+    let set = lease.mtu.map_or(full, |said| said.min(full));
+    let _ = net.set_mtu(iface, set);
+    routes(net, iface, lease);
+    *applied = Some(Applied { added, full, set });
 }
 
 /// Gives the interface the lease's address, in place of the same one with another prefix if that
@@ -292,21 +292,20 @@ fn address(net: &mut NetConfig, iface: IfaceId, lease: &Lease, added: bool) -> b
 
 /// Removes everything that the lease gave.
 pub(super) fn unbind(
-    host: &mut Writer<'_>,
+    net: &mut NetConfig,
     iface: IfaceId,
     lease: &Lease,
-    applied: Option<Applied>,
+    applied: &Mutex<Option<Applied>>,
 ) {
-    host.apply(|net| {
-        net.remove_routes_of(iface, Origin::Dhcp);
-        if applied.is_some_and(|applied| applied.added) {
-            let _ = net.remove_address(iface, lease.address.addr());
-        }
-        let now = net.interface(iface).map(|iface| iface.mtu);
-        if let Some(applied) = applied.filter(|applied| Some(applied.set) == now) {
-            let _ = net.set_mtu(iface, applied.full);
-        }
-    });
+    let applied = applied.lock().unwrap_or_else(PoisonError::into_inner).take();
+    net.remove_routes_of(iface, Origin::Dhcp);
+    if applied.is_some_and(|applied| applied.added) {
+        let _ = net.remove_address(iface, lease.address.addr());
+    }
+    let now = net.interface(iface).map(|iface| iface.mtu);
+    if let Some(applied) = applied.filter(|applied| Some(applied.set) == now) {
+        let _ = net.set_mtu(iface, applied.full);
+    }
 }
 
 /// Each that the network takes: a server may send routes that contradict others. Routes on the link

@@ -16,7 +16,7 @@ use weever_wire::ipv4::protocol;
 use super::Dhcp;
 use super::clients::Own;
 use super::clients::{bind, unbind};
-use crate::host::{Network, Secret, Writer};
+use crate::host::{Changes, Network, Secret};
 use crate::kinds::network;
 use crate::kinds::{PeriodicTask, period, periodic};
 
@@ -72,11 +72,11 @@ impl PeriodicTask for Timer {
         let state = self.host.state();
         let mac_of = |iface| state.interface(iface).map(|iface| iface.mac);
         // Somebody else changes the network or has the clients: at the next look.
-        let Some(mut writer) = self.host.try_writer() else { return };
+        let Some(mut changes) = self.host.try_changes() else { return };
         let Some(mut clients) = self.dhcp.try_lock() else { return };
         for own in clients.iter_mut() {
             if let Some(mac) = mac_of(own.iface) {
-                self.turn(cx, &mut writer, own, mac);
+                self.turn(cx, &mut changes, own, mac);
             }
         }
         self.dhcp.publish(&mut clients, mac_of);
@@ -86,17 +86,19 @@ impl PeriodicTask for Timer {
 impl Timer {
     /// Everything up to the first message: actions behind a message may take its address away,
     /// which waits until it is out.
-    fn turn(&self, cx: &mut Cx<'_>, host: &mut Writer<'_>, own: &mut Own, mac: MacAddr) {
+    fn turn(&self, cx: &mut Cx<'_>, changes: &mut Changes<'_>, own: &mut Own, mac: MacAddr) {
         while let Some(output) = own.ready(mac, self.secret, cx.now).poll(cx.now) {
             match output {
                 Output::Send(transmit) => return send(cx, own.iface, &transmit),
                 Output::Probe(ip) => probe(cx, own.iface, mac, ip),
                 Output::Event(Event::Bound(lease)) => {
-                    own.applied = bind(host, own.iface, &lease, own.applied);
+                    let (iface, applied) = (own.iface, own.applied.clone());
+                    changes.ask(move |net| bind(net, iface, &lease, &applied));
                     cx.count(BOUND, 1);
                 }
                 Output::Event(Event::Lost(lease)) => {
-                    unbind(host, own.iface, &lease, own.applied.take());
+                    let (iface, applied) = (own.iface, own.applied.clone());
+                    changes.ask(move |net| unbind(net, iface, &lease, &applied));
                     cx.count(LOST, 1);
                 }
             }

@@ -162,16 +162,18 @@ impl<A: InterfaceGroups> Inner<A> {
             return;
         }
         // Most changes of the network are of something else.
-        if self.unpublished(host.state().config()).next().is_none() {
+        let state = host.state();
+        let news: Vec<_> = self.unpublished(state.config()).collect();
+        if news.is_empty() {
             self.changed = false;
             return;
         }
-        let Some(mut writer) = host.try_writer() else { return };
+        let Some(mut changes) = host.try_changes() else { return };
+        // If the network changes meanwhile, that is followed, and compared once more.
         self.changed = false;
-        writer.apply(|net| {
-            let news: Vec<_> = self.unpublished(net).collect();
+        changes.ask(move |net| {
             for (iface, filters) in news {
-                // It is one of the network's.
+                // An interface that went meanwhile needs none.
                 let _ = net.set_filters(iface, filters);
             }
         });
@@ -196,7 +198,7 @@ impl<A: InterfaceGroups> Inner<A> {
 }
 
 /// A family whose groups an interface may be in.
-pub(crate) trait InterfaceGroups: Family {
+pub(crate) trait InterfaceGroups: Family + Send + 'static {
     /// The groups that the network has joined for all sources.
     fn wanted(iface: &Interface) -> Vec<Self>;
     /// Whether a group is one of them.

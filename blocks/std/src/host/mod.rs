@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod changes;
 mod fragments;
 mod neighbours;
 mod paths;
@@ -7,6 +8,8 @@ mod resolver;
 mod secret;
 mod state;
 
+pub(crate) use changes::Changes;
+pub use changes::Clerk;
 pub use fragments::{Fragments, Pieces};
 pub(crate) use fragments::{Kept, Room};
 pub(crate) use neighbours::Snapshot as NeighbourSnapshot;
@@ -16,7 +19,6 @@ pub(crate) use paths::PathReader;
 pub use paths::Paths;
 pub use resolver::Resolver;
 pub use secret::Secret;
-pub(crate) use state::Writer;
 pub use state::{Network, StateReader};
 
 use std::sync::Arc;

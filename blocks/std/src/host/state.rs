@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use arc_swap::ArcSwap;
 use weever_net::state::{NetConfig, NetState};
 
+use super::changes::Desk;
+
 /// A reader's handle to the latest state: loaded once per burst, never per packet.
 pub type StateReader = arc_swap::Cache<Arc<ArcSwap<NetState>>, Arc<NetState>>;
 
@@ -19,13 +21,16 @@ pub struct Network {
     /// A copy of the published state's, for a glance that touches nothing else.
     generation: AtomicU64,
     writer: Mutex<()>,
+    /// Where workers leave their changes, if a thread makes these.
+    pub(super) desk: Desk,
 }
 
 impl Network {
     /// A host with this network.
     pub fn new(config: NetConfig) -> Network {
         let published = Arc::new(ArcSwap::from_pointee(NetState::new(config, 1)));
-        Network { published, generation: AtomicU64::new(1), writer: Mutex::new(()) }
+        let (generation, writer) = (AtomicU64::new(1), Mutex::new(()));
+        Network { published, generation, writer, desk: Desk::default() }
     }
 
     /// The network as it is now.
@@ -62,14 +67,18 @@ impl Network {
         Writer { network: self, _turn: turn }
     }
 
-    /// The same for workers, which do not wait; `None` while somebody else changes the network.
-    pub(crate) fn try_writer(&self) -> Option<Writer<'_>> {
-        let turn = match self.writer.try_lock() {
-            Ok(turn) => turn,
-            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        Some(Writer { network: self, _turn: turn })
+    /// `None` while somebody else changes the network.
+    pub(super) fn try_writer(&self) -> Option<Writer<'_>> {
+        Some(Writer { network: self, _turn: try_lock(&self.writer)? })
+    }
+}
+
+/// Does not wait; `None` while somebody else has it.
+pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(inner) => Some(inner),
+        Err(TryLockError::Poisoned(inner)) => Some(inner.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 

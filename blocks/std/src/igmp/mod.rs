@@ -20,7 +20,7 @@ use weever_wire::ipv4::protocol;
 use crate::groups::Inner;
 use crate::groups::timer::{ReportFormat, make};
 use crate::icmp::message;
-use crate::kinds::period;
+use crate::kinds::{LOOK_AGAIN, period};
 
 const OUT: usize = 0;
 const MALFORMED: usize = 1;
@@ -56,7 +56,9 @@ struct Receive {
 impl Block for Receive {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         // While another worker or a caller has access, messages come here again.
-        let Some(mut groups) = self.groups.try_lock() else { return cx.spawn(0, input) };
+        let Some(mut groups) = self.groups.try_lock() else {
+            return cx.spawn_later(0, input, LOOK_AGAIN);
+        };
         for task in bits(input) {
             let port = burst.get(task).map_or(DROP, |packet| take(&mut groups, packet, cx.now));
             ports.enable(port, 1 << task);

@@ -17,8 +17,7 @@ use weever_wire::mld::{MldQuery, V1_LEN};
 use crate::groups::Inner;
 use crate::groups::timer::{ReportFormat, make};
 use crate::igmp::Groups6;
-use crate::kinds::between;
-use crate::kinds::period;
+use crate::kinds::{LOOK_AGAIN, between, period};
 
 const OUT: usize = 0;
 const MALFORMED: usize = 1;
@@ -48,7 +47,9 @@ struct Receive {
 impl Block for Receive {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         // While another worker or a caller has access, messages come here again.
-        let Some(mut groups) = self.groups.try_lock() else { return cx.spawn(0, input) };
+        let Some(mut groups) = self.groups.try_lock() else {
+            return cx.spawn_later(0, input, LOOK_AGAIN);
+        };
         for task in bits(input) {
             let port = burst.get(task).map_or(DROP, |packet| take(&mut groups, packet, cx.now));
             ports.enable(port, 1 << task);

@@ -14,8 +14,7 @@ use weever_wire::ipv6::Ipv6Header;
 use weever_wire::ndp::NdpRepr;
 
 use crate::host::{Key6, NeighbourKey, Neighbours6, V6};
-use crate::kinds::between;
-use crate::kinds::period;
+use crate::kinds::{LOOK_AGAIN, between, period};
 use crate::neighbour::lookup::{lookup, ports};
 use crate::neighbour::{Protocol, make as make_timer, neighbours, send};
 
@@ -150,7 +149,7 @@ fn received(packet: &Buffer) -> Option<Received<'_>> {
 impl Block for Handle {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let Some(mut session) = self.neighbours.try_session(cx.now) else {
-            return cx.spawn(AGAIN, input);
+            return cx.spawn_later(AGAIN, input, LOOK_AGAIN);
         };
         for task in bits(input) {
             let Some(packet) = burst.get(task) else { continue };

@@ -2,21 +2,27 @@
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use weever_block::Env;
+use weever_engine::{Worker, monotonic};
+use weever_link::LinkQueue;
 use weever_models::{HostConfig, Service, host};
-use weever_net::addr::Cidr;
+use weever_net::addr::{Cidr, Cidr6};
 use weever_net::dhcp4::{Probing, State};
 use weever_net::iface::IfaceId;
-use weever_net::state::{NetConfig, StateError};
+use weever_net::ipv6::AddrState;
+use weever_net::state::{NetConfig, NetState, StateError};
+use weever_packet::{BURST, Burst};
 
 use weever_wire::dhcp4::{DhcpView, MessageType};
 use weever_wire::icmpv4::{IcmpRepr, unreachable};
 
 use crate::dhcp::Dhcp;
-use crate::host::{Neighbours, Neighbours6, Network, Paths, provide};
+use crate::host::{Clerk, Neighbours, Neighbours6, Network, Paths, provide};
 use crate::igmp::Groups;
 use crate::testing::{TwoWorkers, env, frames::*, host::host_state};
 
@@ -148,6 +154,88 @@ fn no_worker_waits_for_the_neighbours_and_packets_keep_their_order() {
     assert_eq!(host.sent(), (vec![], [0, 1]), "the request is answered");
 }
 
+/// Messages that find no access wait for their time, and do not keep a worker awake; all are dealt with then.
+#[test]
+fn messages_that_find_no_access_let_their_worker_sleep() {
+    let mut host = Host::new();
+    host.turns();
+    host.two.received();
+    let neighbours = host.env.get::<Neighbours>().unwrap();
+    while_taken(
+        || neighbours.session(0),
+        || {
+            host.two.send(0, &[(); 3].map(|()| arp_request(HOST)));
+            for _ in 0..20 {
+                host.turns();
+                let worker = &mut host.two.team.workers[0];
+                let waits = worker.next_deadline().is_some_and(|at| at <= host.now + 2 * STEP);
+                assert!(waits && worker.engine().idle());
+                let again = worker.turn(host.now);
+                assert_eq!((again.received, again.ran), (0, 0), "nothing until then");
+            }
+            assert_eq!(host.sent(), (vec![], [0, 0]));
+        },
+    );
+    host.turns();
+    assert_eq!(host.sent(), (vec![], [0, 3]));
+}
+
+/// Two workers on threads of their own and a third thread have the neighbours in turn: each request that a worker receives is
+/// answered once, whoever had access when it came, and no frame is lost.
+#[test]
+fn under_contention_every_request_is_answered_once() {
+    const ROUNDS: u64 = 300;
+    const ANSWERED: u64 = 250 * STEP;
+    let Host { env, two, .. } = Host::new();
+    let neighbours = env.get::<Neighbours>().unwrap();
+    let TwoWorkers { team, peers, cache, pool } = two;
+    let (workers, publisher) = (team.workers, team.publisher);
+    let start = monotonic();
+    // One for both workers: answers to one station have a limit, whoever sends them.
+    let clock = AtomicU64::new(start);
+    let serve = |mut worker: Worker, mut peer: Box<dyn LinkQueue>| {
+        let (mut cache, mut burst, mut answers) = (pool.cache(), Burst::new(), 0);
+        for round in 0..10 * ROUNDS {
+            if round < ROUNDS {
+                let mut request = cache.alloc().expect("a large pool");
+                assert!(request.append(&arp_request(HOST)));
+                peer.tx(&mut cache, &mut [request].into()).unwrap();
+                peer.flush(&mut cache).unwrap();
+            }
+            worker.turn(clock.fetch_add(ANSWERED, Ordering::Relaxed));
+            let n = peer.rx(&mut cache, &mut burst, BURST).unwrap();
+            for packet in (0..n).filter_map(|i| burst.take(i)) {
+                answers += u64::from(packet.data()[12..14] == [8, 6] && packet.data()[21] == 2);
+                cache.free(packet);
+            }
+            if round >= ROUNDS && answers == ROUNDS {
+                break;
+            }
+            thread::yield_now();
+        }
+        answers
+    };
+    let (stop, serve) = (&AtomicBool::new(false), &serve);
+    let served = thread::scope(|scope| {
+        let disturber = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                drop(neighbours.session(start));
+                thread::yield_now();
+            }
+        });
+        let both = workers.into_iter().zip(peers);
+        let threads: Vec<_> =
+            both.map(|(worker, peer)| scope.spawn(move || serve(worker, peer))).collect();
+        let served: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        stop.store(true, Ordering::Relaxed);
+        disturber.join().unwrap();
+        served
+    });
+    assert_eq!(served, [ROUNDS; 2]);
+    drop((publisher, cache));
+    assert!(pool.census().is_complete(), "{}", pool.census());
+}
+
 /// Duplicate address detection ends while somebody else changes the network.
 #[test]
 fn no_worker_waits_for_whoever_changes_the_network() {
@@ -215,6 +303,54 @@ fn what_probes_have_found_is_kept_over_another_change() {
         let probes = frames.iter().filter(|f| f[12..14] == [8, 6] && f[28..32] == [0; 4]);
         assert_eq!(probes.filter(|f| f[38..42] == tentative.octets()).count(), expected);
     }
+}
+
+/// Once there is a clerk, workers leave their changes to it, and go on; without one they make them themselves.
+#[test]
+fn a_clerk_changes_the_network_for_workers() {
+    let wait_for = |what: &dyn Fn() -> bool| {
+        let end = Instant::now() + PATIENCE;
+        while !what() {
+            assert!(Instant::now() < end, "the clerk does nothing");
+            thread::yield_now();
+        }
+    };
+    let leased = Ipv4Addr::new(10, 0, 0, 77);
+    let mut host = Host::with(&HostConfig::serving(Service::Echo, 7).with_dhcp());
+    host.two.send(0, &[arp_request(HOST)]);
+    host.turns();
+    let (network, clients) = (host.env.get::<Network>().unwrap(), host.env.get::<Dhcp>().unwrap());
+    let tentative: Cidr6 = "fd00::1/64".parse().unwrap();
+    network.update(|net| net.add_address6(IfaceId(0), tentative)).unwrap();
+    host.turns();
+    host.two.received();
+    let before = network.generation();
+    let clerk = Clerk::of(network.clone());
+    clients.start(IfaceId(0), Probing::NONE);
+    let answer = |kind, xid| dhcp_answer(kind, xid, leased, [255, 255, 255, 0]);
+    let xid = host.until_dhcp(MessageType::Discover);
+    host.two.send(0, &[answer(MessageType::Offer, xid)]);
+    let xid = host.until_dhcp(MessageType::Request);
+    host.two.send(0, &[answer(MessageType::Ack, xid)]);
+    host.more_turns(PROBED);
+    host.two.received();
+    host.two.send(0, &[udp(5000, 7, b"7")]);
+    host.turns();
+    assert_eq!(host.sent().0, b"7");
+    assert_eq!(clients.status()[0].state, State::Bound);
+    assert_eq!(network.generation(), before, "the clerk has not begun");
+
+    let usable = |state: &NetState| {
+        let own = state.config().interfaces()[0].v6.get(tentative.addr());
+        own.is_some_and(|own| own.state == AddrState::Preferred)
+    };
+    let work = thread::spawn(|| clerk.work());
+    wait_for(&|| usable(&network.state()) && network.state().is_ours(leased));
+    Clerk::dismiss(&network);
+    work.join().unwrap();
+    clients.stop(IfaceId(0));
+    host.more_turns(100 * STEP);
+    assert!(!network.state().is_ours(leased), "a worker has given it up");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use weever_packet::{Flags, Meta, NOWHERE};
 
 use super::Protocol;
 use crate::host::{NeighbourKey, Neighbourhood};
+use crate::kinds::LOOK_AGAIN;
 
 /// The neighbours that packets wait for at one block, on this worker. Another worker may have heard
 /// from one of them before the waiting packets are woken: packets that come meanwhile join them,
@@ -35,8 +36,6 @@ const WAITING: usize = 0;
 const MOST_WAITING: usize = 1024;
 /// Longer than it takes packets to go on once their neighbour has answered.
 const TIDY: Nanos = weever_net::SECOND;
-/// A packet that finds another worker at the neighbours looks again after this: nobody has access for long.
-const AGAIN: Nanos = 50_000;
 
 impl<K: NeighbourKey> Waiting<K> {
     /// Whether no packet waits.
@@ -54,7 +53,7 @@ impl<K: NeighbourKey> Waiting<K> {
     /// Has a packet that has [begun](Self::begin) to wait look again soon, since another worker has access to the neighbours.
     pub(super) fn look_again(&mut self, cx: &mut Cx<'_>, task: usize, key: u64) {
         if self.again.is_empty() {
-            self.again_at = cx.now + AGAIN;
+            self.again_at = cx.now + LOOK_AGAIN;
         }
         self.again.insert(key);
         cx.block(task, key);

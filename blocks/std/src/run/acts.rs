@@ -46,8 +46,10 @@ const fn act(blocks: &'static [(&'static BlockType, &'static str)], run: Run) ->
 }
 
 /// Every act. Of those that begin with the same block, the ones that take packets further come first.
-pub(super) static ACTS: [Act; 25] = [
-    act(&[(&udp::INITIATE_RESPONSE, "out")], |_, packet| udp::respond(packet)),
+pub(super) static ACTS: [Act; 27] = [
+    act(&[(&udp::INITIATE_RESPONSE, "ipv4")], |_, packet| udp::turn_back(packet, false)),
+    act(&[(&udp::INITIATE_RESPONSE, "ipv6")], |_, packet| udp::turn_back(packet, true)),
+    act(&[(&udp::INITIATE_RESPONSE, "unsummed")], |_, packet| udp::respond_unsummed(packet)),
     act(&[(&udp::ALLOCATE_HEADER, "out"), (&udp::FILL_HEADER, "ipv4")], |around, packet| {
         udp::may_fill4(around.net, packet, udp::HEADER_LEN)
             && udp::make_room(packet)

@@ -5,7 +5,7 @@ mod tests;
 mod tx;
 
 pub use tx::{ALLOCATE_HEADER, FILL_HEADER, INITIATE_RESPONSE};
-pub(crate) use tx::{fill4, fill6, make_room, may_fill4, respond};
+pub(crate) use tx::{fill4, fill6, make_room, may_fill4, respond_unsummed, turn_back};
 
 use std::sync::Arc;
 

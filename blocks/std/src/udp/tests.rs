@@ -1,11 +1,13 @@
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
+use proptest::prelude::*;
 use weever_block::{Buffer, Burst, Claim, Mask, Priority};
 use weever_net::iface::Interface;
 use weever_net::state::NetConfig;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::checksum;
+use weever_wire::ethernet::ethertype;
 use weever_wire::ipv4::protocol;
 use weever_wire::udp::UdpView;
 
@@ -13,6 +15,7 @@ use super::*;
 use crate::bench::{Bench, Ran};
 use crate::host::Network;
 use crate::testing::frames::*;
+use crate::testing::frames6::{HOST6, PEER6, udp6};
 
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(PEER, 5000);
 const SERVER: SocketAddrV4 = SocketAddrV4::new(HOST, 7);
@@ -134,16 +137,31 @@ fn services_that_answer_each_other_stop() {
     }
 }
 
+/// Whether the question has a checksum of its own (then the answer has the same one), none, or a partial one.
 #[test]
 fn an_answer_is_made_of_the_question() {
-    for payload in [&b"payload"[..], b"", &[0xa5; 1472]] {
+    let payloads = [&b"payload"[..], b"", b"ab", &[0xa5; 1472]];
+    let kinds = [Checksum::Valid, Checksum::Absent, Checksum::Partial];
+    for (payload, kind) in payloads.into_iter().flat_map(|p| kinds.map(|kind| (p, kind))) {
         let mut bench = bench();
-        let question = udp_datagram(CLIENT, SERVER, payload);
-        let packet = received(&mut bench, &question, Flags::NONE);
+        let mut question = udp_datagram(CLIENT, SERVER, payload);
+        let len = question.len() as u16 - 20;
+        match kind {
+            Checksum::Absent => question[26..28].fill(0),
+            Checksum::Partial => {
+                let sum = checksum::pseudo_v4(PEER, HOST, protocol::UDP, len);
+                question[26..28].copy_from_slice(&sum.to_be_bytes());
+            }
+            _ => {}
+        }
+        let mut packet = received(&mut bench, &question, Flags::MAY_BE_PARTIAL);
+        assert_eq!(verify(&mut packet), kind);
         let mut burst = bench.single(packet);
-        for block in [&INITIATE_RESPONSE, &ALLOCATE_HEADER, &FILL_HEADER] {
+        let blocks = [(&INITIATE_RESPONSE, 2), (&ALLOCATE_HEADER, 0), (&FILL_HEADER, 0)];
+        let (as_it_is, anew) = (&[(&INITIATE_RESPONSE, 0)][..], &blocks[..]);
+        for (block, port) in if kind == Checksum::Valid { as_it_is } else { anew } {
             let ran = bench.run(block, burst, 1);
-            assert_eq!(ran.ports[0], 1, "{}", block.name);
+            assert_eq!(ran.ports[*port], 1, "{}: {:?}", block.name, ran.ports);
             burst = ran.burst;
         }
         let packet = burst.get(0).unwrap();
@@ -153,6 +171,44 @@ fn an_answer_is_made_of_the_question() {
         assert_eq!(Endpoints::v4(&ends.remote), PEER.to_bits());
         let view = UdpView::new(packet.data()).unwrap();
         assert!(view.checksum_ok(view.pseudo_sum(HOST, PEER)));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// A datagram that goes back as it is has the header that one made anew would have, of either family.
+    #[test]
+    fn the_checksum_of_a_question_is_that_of_its_answer(
+        payload in prop::collection::vec(any::<u8>(), 0..1400),
+        (src, dst) in (1024u16.., 1u16..),
+        six in any::<bool>(),
+    ) {
+        let mut bench = bench();
+        let question = match six {
+            false => {
+                let [src, dst] = [(PEER, src), (HOST, dst)].map(|(ip, port)| SocketAddrV4::new(ip, port));
+                udp_datagram(src, dst, &payload)
+            }
+            true => udp6((PEER6, src), (HOST6, dst), 64, &payload),
+        };
+        let mut answer = || {
+            let mut packet = received(&mut bench, &question, Flags::NONE);
+            if six {
+                let meta = packet.meta_mut();
+                (meta.l4, meta.ethertype) = (meta.l3 + 40, ethertype::IPV6);
+            }
+            prop_assert_eq!(verify(&mut packet), Checksum::Valid);
+            Ok(packet)
+        };
+        let (mut as_it_is, mut anew) = (answer()?, answer()?);
+        prop_assert!(!turn_back(&mut as_it_is, !six), "of the other family");
+        prop_assert!(turn_back(&mut as_it_is, six));
+        prop_assert!(respond_unsummed(&mut anew) && make_room(&mut anew));
+        let filled = if six { fill6(&mut anew).is_ok() } else { fill4(&mut anew) };
+        prop_assert!(filled);
+        prop_assert_eq!(as_it_is.data(), anew.data());
+        prop_assert_eq!(as_it_is.meta(), anew.meta());
     }
 }
 
@@ -204,5 +260,5 @@ fn what_was_not_received_cannot_be_answered() {
     let mut bench = bench();
     let packet = bench.packet(b"no header was recorded");
     let burst = bench.single(packet);
-    assert_eq!(bench.run(&INITIATE_RESPONSE, burst, 1).ports, [0, 1]);
+    assert_eq!(bench.run(&INITIATE_RESPONSE, burst, 1).ports, [0, 0, 0, 1]);
 }

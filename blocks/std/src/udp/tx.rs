@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 
 use weever_block::{
-    Block, BlockType, Buffer, Burst, Cx, MARKS, Mask, PortDoc, Ports, rewriter, tasks_marked,
-    tasks_where,
+    Block, BlockType, Buffer, Burst, Cx, MARKS, Mask, PortDoc, Ports, classifier, rewriter,
+    tasks_marked, tasks_where,
 };
 use weever_graph::Effects;
 use weever_net::iface::IfaceId;
@@ -14,42 +14,86 @@ use weever_wire::WireError;
 use weever_wire::ipv4::protocol;
 use weever_wire::udp::{HEADER_LEN, UdpHeader, UdpRepr};
 
-use crate::headers::{self, WORTH_LEAVING, address_reply, hop_limit, push};
+use crate::headers::{self, WORTH_LEAVING, address_reply, hop_limit, is_v6, push};
 use crate::host::StateReader;
 use crate::kinds::network;
 
 /// Turns a received datagram into its answer.
 pub static INITIATE_RESPONSE: BlockType = BlockType {
-    effects: MARKS.union(Effects::MOVES_HEAD),
+    effects: MARKS.union(Effects::MOVES_HEAD).union(Effects::WRITES),
     ..BlockType::new(
         "TxL4UDPInitiateResponse",
-        "Cuts a received datagram down to its payload and addresses it to its sender.",
+        "Sends a received datagram back as it is, with its ports exchanged: its checksum stays right. One that came \
+         without a checksum is cut down to its payload.",
         &[
-            PortDoc { name: "out", doc: "the payload, with endpoints" },
+            PortDoc { name: "ipv4", doc: "the datagram, between IPv4 addresses" },
+            PortDoc { name: "ipv6", doc: "the datagram, between IPv6 addresses" },
+            PortDoc { name: "unsummed", doc: "the payload alone, to be summed" },
             PortDoc { name: "drop", doc: "not a received UDP datagram" },
         ],
-        |_| rewriter(respond),
+        |_| classifier::<4>(respond),
     )
 };
+
+const IPV4: usize = 0;
+const IPV6: usize = 1;
+const UNSUMMED: usize = 2;
+const DROP: usize = 3;
 
 /// The longest that a response lives.
 const TTL: u8 = 64;
 
+#[inline]
+fn respond(packet: &mut Buffer) -> usize {
+    let v6 = is_v6(packet);
+    if turn_back(packet, v6) {
+        return if v6 { IPV6 } else { IPV4 };
+    }
+    if respond_unsummed(packet) { UNSUMMED } else { DROP }
+}
+
+/// Sends a datagram of this family back if it has a checksum. Sums do not depend on the order of words, so that of the
+/// answer is the question's: both ends have only changed places, and a payload that was damaged on its way stays so
+/// for everybody. False, and nothing changed: it has none, or only a partial one.
+#[inline]
+pub(crate) fn turn_back(packet: &mut Buffer, v6: bool) -> bool {
+    let meta = packet.meta();
+    let (l4, end) = (meta.l4, meta.end);
+    if v6 != is_v6(packet) || meta.flags.has(Flags::PARTIAL_CHECKSUM) {
+        return false;
+    }
+    let Some(header) = packet.array_at(l4).map(UdpHeader::of) else { return false };
+    let is_whole = end.checked_sub(l4) == Some(header.length());
+    let (local, remote) = (header.dst_port(), header.src_port());
+    if header.checksum() == 0 || !is_whole || !address_answer(packet, local, remote) {
+        return false;
+    }
+    let Some(ports) = packet.at_mut(l4).first_chunk_mut::<4>() else { return false };
+    ports.rotate_left(2);
+    packet.set_bounds(l4, end)
+}
+
+/// Cuts a datagram down to its payload and addresses it to its sender.
+#[inline]
+pub(crate) fn respond_unsummed(packet: &mut Buffer) -> bool {
+    let (l4, end) = (packet.meta().l4, packet.meta().end);
+    let Some(header) = packet.array_at(l4).map(UdpHeader::of) else { return false };
+    let (local, remote) = (header.dst_port(), header.src_port());
+    address_answer(packet, local, remote) && packet.set_bounds(l4 + HEADER_LEN as u16, end)
+}
+
 /// A response has a lower time to live than its request, so that two services which a forged
 /// datagram sets on each other do not go on for ever.
 #[inline]
-pub(crate) fn respond(packet: &mut Buffer) -> bool {
-    let meta = *packet.meta();
-    let Some(header) = packet.array_at(meta.l4).map(UdpHeader::of) else { return false };
+fn address_answer(packet: &mut Buffer, local: u16, remote: u16) -> bool {
     let Some(lives) = hop_limit(packet) else { return false };
-    let ttl = lives.saturating_sub(1).clamp(1, TTL);
-    let (local, remote) = (header.dst_port(), header.src_port());
     if !address_reply(packet, protocol::UDP) {
         return false;
     }
     let ends = &mut packet.meta_mut().endpoints;
-    (ends.local_port, ends.remote_port, ends.ttl) = (local, remote, ttl);
-    packet.set_bounds(meta.l4 + HEADER_LEN as u16, meta.end)
+    (ends.local_port, ends.remote_port) = (local, remote);
+    ends.ttl = lives.saturating_sub(1).clamp(1, TTL);
+    true
 }
 
 /// Makes room for the header.

@@ -192,7 +192,7 @@ impl Router {
     ) -> Result<(), BenchError> {
         let Router { worker, entry, far, .. } = self;
         let engine = worker.engine();
-        engine.inject(*entry, burst, first_n(count), now);
+        engine.receive(*entry, burst, first_n(count), now, BURST);
         engine.run(now, BURST);
         let (pool, outbox) = engine.transmit(1);
         if !outbox.is_empty() {

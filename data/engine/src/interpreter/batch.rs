@@ -6,6 +6,7 @@ use weever_packet::{Burst, Mask, Nanos, bits, number_of};
 
 use super::runtime::Runtime;
 use super::task_queues::{Batch, Task};
+use super::waiting::Delayed;
 use crate::counters::Cells;
 use crate::faults::Loss;
 use crate::schedule::{Entry, NO_NODE, Program, TaskMasks};
@@ -17,6 +18,11 @@ pub(crate) enum Destination {
     Spawn {
         entry: Entry,
         priority: Priority,
+    },
+    /// A task that starts later.
+    Later {
+        entry: Entry,
+        delay: Nanos,
     },
     /// A spawn edge to a node that is at home on another worker.
     Elsewhere {
@@ -68,6 +74,10 @@ pub(crate) struct BatchState {
     pub(crate) notifies: Vec<(Entry, Option<u64>)>,
     /// The tasks that have a disposition.
     pub(crate) disposed: Mask,
+    /// Whether tasks that are next in any case may go on in the burst as it is, instead of being queued.
+    pub(crate) may_go_on: bool,
+    /// Tasks that do.
+    pub(crate) goes_on: Option<Batch>,
     /// The node whose block is being called, or [`NO_NODE`]: the culprit if that panics.
     pub(crate) running: u32,
     /// The shortcut that is being called.
@@ -94,6 +104,8 @@ impl BatchState {
             claims: Vec::with_capacity(64),
             notifies: Vec::with_capacity(64),
             disposed: 0,
+            may_go_on: false,
+            goes_on: None,
             running: NO_NODE,
             shortcut: None,
             collecting: None,
@@ -123,9 +135,11 @@ impl Dispositions<'_> {
         match self.state.claims[..] {
             [] => {}
             [only] => {
-                let refused = self.carry_out(0, only.to, only.tasks);
-                self.count_claim(&only, refused);
-                self.free(refused);
+                if !self.state.may_go_on || !self.goes_on(&only) {
+                    let refused = self.carry_out(0, only.to, only.tasks);
+                    self.count_claim(&only, refused);
+                    self.free(refused);
+                }
             }
             _ => self.apply_all(),
         }
@@ -137,6 +151,23 @@ impl Dispositions<'_> {
         if !self.state.notifies.is_empty() {
             self.wake();
         }
+    }
+
+    /// Has the tasks of the only claim start at once, if nothing else is to run before them. They are counted as if they
+    /// had been queued.
+    #[inline]
+    fn goes_on(&mut self, claim: &Claimed) -> bool {
+        let Destination::Spawn { entry, priority: Priority::High } = claim.to else { return false };
+        let queues = &mut self.runtime.tasks;
+        let is_next = queues.is_empty() && self.state.notifies.is_empty();
+        let room = queues.queue(Priority::High).room(entry);
+        if !is_next || room < number_of(claim.tasks) as usize {
+            return false;
+        }
+        self.count_claim(claim, 0);
+        let occupied = claim.tasks & self.batch.occupied;
+        self.state.goes_on = Some(Batch { entry, tasks: claim.tasks, occupied });
+        true
     }
 
     #[inline(never)]
@@ -185,6 +216,7 @@ impl Dispositions<'_> {
                 let queue = self.runtime.tasks.queue(priority);
                 queue.push_all(entry, self.burst, tasks, self.batch.occupied)
             }
+            Destination::Later { entry, delay } => self.start_later(i, entry, delay, tasks),
             Destination::Elsewhere { entry, priority } => self.hand_over(entry, priority, tasks),
             Destination::Transmit { link } => self.transmit(link, tasks),
             Destination::Collect { node } => self.collect(i, node, tasks),
@@ -192,6 +224,14 @@ impl Dispositions<'_> {
             Destination::Owner { entry, worker } => self.hand_to_owner(i, entry, worker, tasks),
             Destination::Hold { node, key } => self.hold(node, key, tasks),
         }
+    }
+
+    #[cold]
+    fn start_later(&mut self, claim: usize, entry: Entry, delay: Nanos, tasks: Mask) -> Mask {
+        let (full, now) = (self.state.claims[claim].full, self.now);
+        self.each(tasks, |runtime, _, _, task| {
+            runtime.start_at(Delayed { entry, priority: Priority::High, task, full }, delay, now)
+        })
     }
 
     #[cold]
@@ -363,6 +403,11 @@ pub(super) fn record(
                 return Claimed { to, tasks, taken, full, is_moving: false };
             }
             let to = Destination::Spawn { entry: edge.entry, priority };
+            Claimed { to, tasks, taken: Some(edge.spawned), full: edge.full, is_moving: false }
+        }
+        Claim::SpawnLater { edge, delay } => {
+            let edge = &plan.spawns[edge as usize];
+            let to = Destination::Later { entry: edge.entry, delay };
             Claimed { to, tasks, taken: Some(edge.spawned), full: edge.full, is_moving: false }
         }
         Claim::Transmit { link } => {

@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weever_block::{Block, Priority, Shortcut};
-use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, PoolCache, bits, number_of};
+use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, PoolCache, number_of};
 
 use crate::counters::Cells;
 use crate::faults::Faults;
@@ -161,8 +161,26 @@ impl Engine {
         if tasks == 0 {
             return;
         }
-        let occupied = bits(tasks).fold(0, |m, i| m | u64::from(burst.get(i).is_some()) << i);
-        self.walk(burst, Batch { entry, tasks, occupied }, now);
+        self.walk(burst, Batch::of(entry, burst, tasks), now);
+    }
+
+    /// As [`inject`](Self::inject), and runs the tasks that this causes, up to `budget`. Returns how many of those
+    /// ran.
+    pub fn receive(
+        &mut self,
+        entry: Entry,
+        burst: &mut Burst,
+        tasks: Mask,
+        now: Nanos,
+        budget: usize,
+    ) -> usize {
+        let mut ran = 0;
+        if tasks != 0 {
+            let batch = Batch::of(entry, burst, tasks);
+            ran = self.walker(burst, batch, now).run_on(0, budget);
+        }
+        let left = budget.saturating_sub(ran);
+        if self.runtime.tasks.is_empty() { ran } else { ran + self.run_queued(now, left) }
     }
 
     /// Polls blocks whose deadlines have come, and runs queued tasks, delayed ones that are due first, then HIGH before LOW, until none is left
@@ -171,9 +189,10 @@ impl Engine {
     pub fn run(&mut self, now: Nanos, budget: usize) -> usize {
         self.runtime.start_delayed(&self.plan.program, now);
         let polled = self.poll_blocks(now);
-        if self.runtime.tasks.is_empty() {
-            return polled;
-        }
+        if self.runtime.tasks.is_empty() { polled } else { polled + self.run_queued(now, budget) }
+    }
+
+    fn run_queued(&mut self, now: Nanos, budget: usize) -> usize {
         let mut burst = self.burst.take().unwrap_or_default();
         let (mut done, mut low) = (0, 0);
         while done < budget && !self.runtime.tasks.is_empty() {
@@ -190,7 +209,7 @@ impl Engine {
             done += self.run_low(&mut burst, usize::MAX, 0, now);
         }
         self.burst = Some(burst);
-        done + polled
+        done
     }
 
     /// Runs one batch of queued tasks, HIGH before LOW. Returns how many tasks ran.
@@ -202,10 +221,10 @@ impl Engine {
         ran
     }
 
-    fn run_high(&mut self, burst: &mut Box<Burst>, max: usize, now: Nanos) -> usize {
-        let max = max.min(self.runtime.limits.batch);
-        let batch = self.runtime.tasks.next_high(burst, max);
-        batch.map_or(0, |batch| self.walk(burst, batch, now))
+    fn run_high(&mut self, burst: &mut Box<Burst>, budget: usize, now: Nanos) -> usize {
+        let max = budget.min(self.runtime.limits.batch);
+        let Some(batch) = self.runtime.tasks.next_high(burst, max) else { return 0 };
+        self.walker(burst, batch, now).run_on(number_of(batch.tasks) as usize, budget)
     }
 
     fn run_low(&mut self, burst: &mut Box<Burst>, max: usize, served: usize, now: Nanos) -> usize {

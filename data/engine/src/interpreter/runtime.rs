@@ -78,19 +78,28 @@ impl Runtime {
             return self.refuse(buffer, edge.full);
         }
         let delayed = Delayed { entry: edge.entry, priority, task: buffer, full: edge.full };
-        let Later { timed, for_buffer, for_input, .. } = &mut self.delayed;
+        let Later { for_buffer, for_input, .. } = &mut self.delayed;
         match when {
-            When::After(delay) => {
-                if timed.is_empty() {
-                    // Advances an idle wheel first, so that the new timer is placed at a low level.
-                    timed.poll(now);
-                }
-                timed.insert(now.saturating_add(delay), delayed);
-            }
+            When::After(delay) => self.delayed.start_after(delayed, delay, now),
             When::Buffer => for_buffer.push_back(delayed),
             When::Readable(fd) => for_input.push((fd, delayed)),
         }
         self.counters.set(total::DELAYED, self.delayed.len() as u64);
+    }
+
+    /// Has a task start so much later; gives it back when too many wait.
+    pub(super) fn start_at(
+        &mut self,
+        delayed: Delayed,
+        delay: Nanos,
+        now: Nanos,
+    ) -> Result<(), Task> {
+        if self.delayed.room() == 0 {
+            return Err(delayed.task);
+        }
+        self.delayed.start_after(delayed, delay, now);
+        self.counters.set(total::DELAYED, self.delayed.len() as u64);
+        Ok(())
     }
 
     fn start_now(&mut self, program: &Program, edge: &SpawnEdge, priority: Priority, task: Task) {
@@ -166,8 +175,7 @@ impl Runtime {
     ) -> T {
         let Runtime { pool, worker, outboxes, delayed, .. } = self;
         let room = Room { outboxes, delayed };
-        let cx = Cx::new(now, pool, requests).on_worker(*worker).before(&room);
-        call(&mut cx.with_flows(flows))
+        call(&mut Cx::on_worker((now, *worker), pool, requests, flows, &room))
     }
 
     /// The packet in a frame of the worker's own pool, if its frame is larger than that and it fits: there

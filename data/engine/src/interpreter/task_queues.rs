@@ -17,6 +17,15 @@ pub(crate) struct Batch {
     pub(crate) occupied: Mask,
 }
 
+impl Batch {
+    /// Tasks in a burst, of which some may have no buffer.
+    #[inline]
+    pub(crate) fn of(entry: Entry, burst: &Burst, tasks: Mask) -> Batch {
+        let occupied = bits(tasks).fold(0, |m, i| m | u64::from(burst.get(i).is_some()) << i);
+        Batch { entry, tasks, occupied }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Tasks {
     woken: Vec<VecDeque<Task>>,
@@ -265,7 +274,7 @@ impl PriorityQueue {
 
     /// How many more tasks the entry's queue takes.
     #[inline]
-    fn room(&self, entry: Entry) -> usize {
+    pub(crate) fn room(&self, entry: Entry) -> usize {
         let [limit, total] = self.limits;
         let queued = self.queues[entry.index()].len();
         limit.saturating_sub(queued).min(total.saturating_sub(self.len))

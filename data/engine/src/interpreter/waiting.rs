@@ -224,6 +224,15 @@ impl Later {
         self.limit.saturating_sub(self.len())
     }
 
+    /// Adds a task for which there is room.
+    pub(crate) fn start_after(&mut self, delayed: Delayed, delay: Nanos, now: Nanos) {
+        if self.timed.is_empty() {
+            // Advances an idle wheel first, so that the new timer is placed at a low level.
+            self.timed.poll(now);
+        }
+        self.timed.insert(now.saturating_add(delay), delayed);
+    }
+
     /// Visits every task, and forgets those for which `keep` says so.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut Delayed) -> bool) {
         self.timed.retain(&mut keep);

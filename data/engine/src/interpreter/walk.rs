@@ -36,6 +36,27 @@ impl Walk<'_> {
     /// Runs every step that a task reaches, then applies the dispositions. The burst's slots and
     /// the masks are empty afterwards. A panic of a block is [contained](super::contain).
     pub(crate) fn run(mut self) {
+        self.run_batch();
+    }
+
+    /// The same, and then runs the tasks that this batch alone has started, and so on, as long as fewer than `budget`
+    /// have run; `done` have already. Returns how many have. With no task in the queues these are next in any case:
+    /// they stay in the burst.
+    #[inline]
+    pub(crate) fn run_on(mut self, mut done: usize, budget: usize) -> usize {
+        self.state.may_go_on = done < budget;
+        self.run_batch();
+        while let Some(next) = self.state.goes_on.take() {
+            self.batch = next;
+            done += number_of(next.tasks) as usize;
+            self.state.may_go_on = done < budget;
+            self.run_batch();
+        }
+        self.state.may_go_on = false;
+        done
+    }
+
+    fn run_batch(&mut self) {
         let program = self.program;
         let code = &*program.entries[self.batch.entry.index()].code;
         // Once per batch and not per block: a call that catches panics cannot be inlined.
@@ -95,6 +116,7 @@ impl Walk<'_> {
         self.state.taken.clear();
         self.state.together.clear();
         trace.end(&self.state.claims, self.plan);
+        self.trace = Some(trace);
     }
 
     /// Runs the steps that are due in order: each marks as due the targets of the ports by which tasks

@@ -173,6 +173,12 @@ impl Reference<'_> {
                 self.queues.enqueue(priority, target, burst.take(0));
                 Outcome::Spawned(target)
             }
+            Claim::SpawnLater { edge, delay } => {
+                let target = self.nodes[id.index()].spawns[edge as usize];
+                let due = now + delay;
+                self.queues.enqueue_at(due, weever_block::Priority::High, target, burst.take(0));
+                Outcome::Spawned(target)
+            }
             // There is one worker, which owns every flow.
             Claim::Owner { .. } => {
                 self.queues.enqueue(weever_block::Priority::High, id, burst.take(0));

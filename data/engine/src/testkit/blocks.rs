@@ -217,7 +217,8 @@ impl Block for TestBlock {
         match self.kind {
             Kind::Eater => cx.consume(claimed),
             Kind::Sender => cx.transmit((self.seed % 2) as u16, claimed),
-            Kind::Mover => cx.spawn(1, claimed),
+            // Some later.
+            Kind::Mover => cx.spawn_later(1, claimed, self.seed >> 8 & 0x3f),
             _ => {}
         }
     }

@@ -166,8 +166,8 @@ impl Worker {
         self.stats.clone()
     }
 
-    /// One turn: receives from each queue as far as there is room downstream, runs queued tasks up
-    /// to a budget, sends as many packets as the links take, and flushes once. Does not block.
+    /// One turn: receives from each queue as far as there is room downstream, sends as many packets as the links take
+    /// and flushes; then runs queued tasks up to a budget, and sends what they have caused. Does not block.
     /// `now` is monotonic.
     pub fn turn(&mut self, now: Nanos) -> Turn {
         let mut turn = Turn::default();
@@ -181,26 +181,39 @@ impl Worker {
             self.receive((self.first + i) % queues, now, &mut turn);
         }
         self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
+        // What was received is answered before anything else is done: its sender waits for that alone.
+        let answers = turn.received > 0;
+        if answers {
+            self.send(now, &mut turn);
+        }
         if self.engine.descriptors().len() > 0 {
             self.look_at_descriptors(&turn);
         }
         turn.ran += self.engine.run(now, TASK_BUDGET);
         self.engine.move_flows(&self.reception, now);
-        let Worker { engine, queues, egress, stats, order, .. } = self;
-        if order.may_send(queues, now) {
-            order.count(egress, engine, queues);
-            egress.send(engine, queues, &mut turn, now);
+        if !answers || self.order.has_in_hand() || self.egress.has_backlog(&mut self.engine) {
+            self.send(now, &mut turn);
         }
-        for index in 0..queues.len() {
-            attempt(queues, index, &mut turn, |attached| attached.queue.flush(engine.pool()));
-        }
-        order.tried(egress, engine, queues, now);
-        stats.count_turn(&turn, egress.take_undeliverable());
+        self.stats.count_turn(&turn, self.egress.take_undeliverable());
         self.tell_peers();
         if pauses {
             self.report_quiet();
         }
         turn
+    }
+
+    /// Sends as many packets as the links take, and flushes.
+    fn send(&mut self, now: Nanos, turn: &mut Turn) {
+        let Worker { engine, queues, egress, order, .. } = self;
+        if order.may_send(queues, now) {
+            order.count(egress, engine, queues);
+            egress.send(engine, queues, turn, now);
+        }
+        for index in 0..queues.len() {
+            attempt(queues, index, turn, |attached| attached.queue.flush(engine.pool()));
+        }
+        order.tried(egress, engine, queues, now);
+        egress.note_lost(turn);
     }
 
     /// In a pause: says whether anything is under way here.
@@ -284,9 +297,8 @@ impl Worker {
         turn.received += n;
         order.received(index, attached);
         let _of_others = engine.take_offered();
-        engine.inject(attached.entry, burst, first_n(n), now);
         // Tasks that a burst has caused find its packets in the nearest cache.
-        turn.ran += engine.run(now, TASK_BUDGET);
+        turn.ran += engine.receive(attached.entry, burst, first_n(n), now, TASK_BUDGET);
         egress.learn(index, attached, n, engine.take_offered());
         (n, max)
     }

@@ -146,9 +146,9 @@ impl Family for V4 {
         if self.found.is_empty() {
             return true;
         }
-        let Some(mut writer) = host.try_writer() else { return false };
+        let Some(mut changes) = host.try_changes() else { return false };
         let found = mem::take(&mut self.found);
-        writer.apply(|net| {
+        changes.ask(move |net| {
             for Found { iface, ip, is_free } in found {
                 // An operator may have removed it meanwhile.
                 let _ = match is_free {

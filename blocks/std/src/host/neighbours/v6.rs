@@ -105,14 +105,15 @@ impl Family for V6 {
         if news.peek().is_none() {
             return true;
         }
-        let Some(mut writer) = host.try_writer() else { return false };
-        writer.apply(|net| {
-            for link in news {
-                link.told = link.machine.config_generation();
+        let Some(mut changes) = host.try_changes() else { return false };
+        for link in news {
+            link.told = link.machine.config_generation();
+            let (iface, found) = (IfaceId(link.iface), advertised(&link.machine));
+            changes.ask(move |net| {
                 // An interface that went meanwhile will be followed.
-                let _ = net.set_advertised(IfaceId(link.iface), advertised(&link.machine));
-            }
-        });
+                let _ = net.set_advertised(iface, found);
+            });
+        }
         true
     }
 }

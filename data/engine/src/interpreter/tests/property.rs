@@ -64,6 +64,7 @@ fn record(graph: &Verified, batch: &BatchTrace, i: usize) -> Record {
 fn outcome(batch: &BatchTrace, to: Destination) -> Outcome {
     match to {
         Destination::Spawn { entry, .. }
+        | Destination::Later { entry, .. }
         | Destination::Elsewhere { entry, .. }
         | Destination::Owner { entry, .. } => {
             Outcome::Spawned(NodeId(batch.entries[entry.index()]))
@@ -179,6 +180,7 @@ fn with_runs() -> impl Strategy<Value = Vec<NodeSpec>> {
 enum Action {
     Start,
     Inject(usize),
+    Receive(usize),
     Run,
     Wait(u64),
 }
@@ -186,7 +188,8 @@ enum Action {
 fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         1 => Just(Action::Start),
-        6 => (0usize..4).prop_map(Action::Inject),
+        4 => (0usize..4).prop_map(Action::Inject),
+        3 => (0usize..4).prop_map(Action::Receive),
         2 => Just(Action::Run),
         1 => (0u64..300).prop_map(Action::Wait),
     ]
@@ -231,6 +234,17 @@ proptest! {
                     engine.inject(entry, &mut burst, 1 << 3, now);
                     prop_assert_eq!(burst.occupied(), 0);
                     reference.inject(start, Some(packet(&mut cache, id as u64)), now);
+                }
+                Action::Receive(which) => {
+                    // What is due now starts before, in both.
+                    prop_assert_eq!(engine.run(now, usize::MAX), reference.run(now, usize::MAX));
+                    let start = starts[which % starts.len()];
+                    let entry = engine.entry(&graph.node(start).name).expect("a root is an entry");
+                    burst.put(3, packet(&mut cache, id as u64));
+                    let ran = engine.receive(entry, &mut burst, 1 << 3, now, usize::MAX);
+                    prop_assert_eq!(burst.occupied(), 0);
+                    reference.inject(start, Some(packet(&mut cache, id as u64)), now);
+                    prop_assert_eq!(ran, reference.run(now, usize::MAX));
                 }
                 Action::Run => {
                     prop_assert_eq!(engine.run(now, usize::MAX), reference.run(now, usize::MAX));
@@ -327,9 +341,16 @@ proptest! {
                     tasks |= 1 << i;
                 }
             }
-            engine.inject(entry, &mut burst, tasks, turn as u64 * 100);
+            let now = turn as u64 * 100;
+            match turn % 2 {
+                0 => engine.inject(entry, &mut burst, tasks, now),
+                // Fewer than a batch that goes on.
+                _ => {
+                    engine.receive(entry, &mut burst, tasks, now, 7);
+                }
+            }
             prop_assert_eq!(burst.occupied(), 0);
-            engine.run(turn as u64 * 100, 7);
+            engine.run(now, 7);
         }
         drop((engine, cache));
         prop_assert_eq!(pool.available(), pool.frames());

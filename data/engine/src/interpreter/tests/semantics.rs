@@ -489,3 +489,33 @@ fn a_large_frame_waits_as_an_ordinary_one_if_its_packet_fits() {
     drop(engine);
     assert_eq!((pool.available(), large.available()), (pool.frames(), large.frames()));
 }
+
+/// Packets that start again later wait for their time, and leave the engine idle meanwhile; those for which there is no
+/// room are dropped, and counted at the edge.
+#[test]
+fn tasks_that_start_later_wait_idly_and_within_a_bound() {
+    let mut b = GraphBuilder::default();
+    let log = Log::default();
+    let seen = log.clone();
+    let to = To { attrs: vec!["source"], ..To::default() };
+    b.node("start", to, move |cx, burst, input, _| {
+        seen.note("start", burst, input);
+        if cx.now < 250 { cx.spawn_later(0, input, 100) } else { cx.transmit(0, input) }
+    });
+    let (mut engine, pool) = b.build(Limits { delayed: 3, tick: 1, ..Limits::default() });
+    inject(&mut engine, "start", &[1, 2, 3, 4], 0);
+    assert_eq!(log.take(), [("start", vec![1, 2, 3, 4])]);
+    assert_eq!(get(&engine, "start", CounterKind::Spawned, "a"), 4);
+    assert_eq!(get(&engine, "start", CounterKind::SpawnFull, "a"), 1);
+    assert_eq!(engine.counters().total("delayed_now"), 3);
+    assert_eq!((engine.idle(), engine.run(99, 64)), (true, 0));
+    for (now, sent) in [(100, 0), (200, 0), (300, 3)] {
+        assert!(engine.next_deadline().is_some_and(|at| at <= now));
+        assert_eq!(engine.run(now, 64), 3, "no more than once each");
+        assert_eq!(log.take(), [("start", vec![1, 2, 3])]);
+        assert_eq!((engine.outbox(0).len(), engine.idle()), (sent, true));
+    }
+    assert_eq!(engine.counters().total("delayed_now"), 0);
+    drop(engine);
+    assert_eq!(pool.available(), pool.frames());
+}
