@@ -16,10 +16,6 @@ use crate::schedule::Update;
 /// The longest sleep: a removed device does not always wake the threads that poll it.
 const MAX_SLEEP: Nanos = 1_000_000_000;
 
-/// For so long after a packet a worker expects the next one, and looks for it without a pause. Later it leaves the core's
-/// other thread, if there is one, more of the core: each pause takes as long as half a turn.
-const EXPECTS: Nanos = 50_000;
-
 impl Worker {
     /// Runs turns until `stop` is set; blocks the calling thread. To stop it, set `stop` and then
     /// use the [`Waker`](super::Waker). `lost` is called for each queue that fails.
@@ -47,7 +43,7 @@ impl Worker {
             } else if now.saturating_sub(busy_at) >= self.pace.spins_for() {
                 self.sleep(now, published.next());
                 now = monotonic();
-            } else if now.saturating_sub(busy_at) >= EXPECTS {
+            } else {
                 std::hint::spin_loop();
             }
             self.publish(now, &mut published);
