@@ -1,9 +1,10 @@
 //! Assembles a host from its parts.
 
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
-use weever_app_server::{AppLink, AppServer};
+use weever_app_server::{AppLink, AppServer, Trusted};
 use weever_block::{Env, Registry};
 use weever_blocks_std::dhcp::Dhcp;
 use weever_blocks_std::host::{Fragments, Neighbours, Neighbours6, Network, Secret, provide};
@@ -42,6 +43,8 @@ pub struct HostBuilder {
     applications: Option<(u16, LaterNetwork)>,
     /// Frames of applications' long datagrams.
     long: Option<usize>,
+    /// Frames of the pool that applications work in.
+    lent: usize,
     /// The ports that applications get where they ask for none.
     ephemeral: PortRange,
     neighbours: Vec<(IpAddr, MacAddr)>,
@@ -68,6 +71,7 @@ impl HostBuilder {
             queues: Vec::new(),
             applications: None,
             long: None,
+            lent: 0,
             ephemeral: PortRange::default(),
             neighbours: Vec::new(),
             dhcp: Vec::new(),
@@ -128,6 +132,31 @@ impl HostBuilder {
         Ok(server)
     }
 
+    /// Has trusted applications work in the frames of packets, `frames` of them for each of these workers, which are
+    /// not divided among other holders. Those applications can write to every packet. False, and nothing changed, when
+    /// the pool's memory [cannot be shared](Pool::shareable), or there is no such worker.
+    pub fn lend_frames(
+        &mut self,
+        server: &mut AppServer,
+        workers: Range<usize>,
+        frames: usize,
+        trusted: &Trusted,
+    ) -> bool {
+        if workers.end > self.workers.len() || self.pool.region().memfd().is_none() {
+            return false;
+        }
+        for worker in workers {
+            self.lent += frames;
+            server.lend_frames(worker, &self.pool, frames, trusted.clone());
+        }
+        true
+    }
+
+    /// The frames of the host's packets.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     /// Adds an interface. Returns its number: 0 for the first.
     ///
     /// # Errors
@@ -185,6 +214,11 @@ impl HostBuilder {
     /// Runs this number of workers, at least one, bound to no core.
     pub fn workers(&mut self, count: usize) {
         self.workers = vec![None; count.max(1)];
+    }
+
+    /// How many workers there are.
+    pub fn worker_count(&self) -> usize {
+        self.workers.len()
     }
 
     /// Runs a worker on each of these cores; without any, one worker that is bound to none.
@@ -247,7 +281,7 @@ impl HostBuilder {
             .map(|(info, queues)| needs(&info.name, queues, &self.pool))
             .collect();
         let large = large_frames(&env.get_or_default::<Fragments>(), self.long);
-        let division = divide(self.pool.frames(), self.workers.len(), &needs, large)
+        let division = divide(self.pool.frames() - self.lent, self.workers.len(), &needs, large)
             .map_err(HostError::Frames)?;
         let (members, served) =
             assign(self.queues, self.workers.len(), &self.pool, &division, |link| {

@@ -121,6 +121,7 @@ typedef struct weever_state {
     uint32_t frames_free; /* to send from */
     uint32_t frames_lent; /* to the stack, to receive into */
     uint32_t buffers;     /* in the program's hands */
+    uint32_t zero_copy;   /* 1: the frames are those of packets */
 } weever_state;
 
 /* Queues */

@@ -78,6 +78,7 @@ pub struct State {
     frames_free: u32,
     frames_lent: u32,
     buffers: u32,
+    zero_copy: u32,
 }
 
 const NOTHING: c_int = 0;
@@ -419,10 +420,11 @@ pub unsafe extern "C" fn weever_aq_state(queue: *mut Queue, state: *mut State) -
             listeners: there.listeners.len() as u32,
             streams: there.streams.len() as u32,
             workers: channels,
-            frames: channels * there.inner.geometry().frames,
+            frames: there.inner.frame_count(),
             frames_free: free as u32,
             frames_lent: lent as u32,
             buffers: there.buffers as u32,
+            zero_copy: there.inner.is_zero_copy().into(),
         };
         // SAFETY: by the caller's word; written without a read of the old value.
         unsafe { state.write(now) };

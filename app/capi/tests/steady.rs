@@ -5,7 +5,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::VecDeque;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ static ALLOCATOR: Counting = Counting;
 
 /// Set in the process that does the work, since a filter of system calls stays until its end.
 const CHILD: &str = "WEEVER_STEADY_CHILD";
+/// With this value, nothing is copied at the border.
+const ZERO_COPY: &str = "zero-copy";
 const BURST: usize = 32;
 
 /// An echo server, and the far end of its cable.
@@ -51,14 +53,11 @@ struct Echo {
     burst: Box<Burst>,
 }
 
-fn echo() -> Echo {
-    let pool = || {
-        let config =
-            PoolConfig { frames: 1024, huge_pages: HugePages::Never, ..PoolConfig::default() };
-        Pool::new(config).unwrap()
-    };
+fn echo(zero_copy: bool) -> Echo {
+    let config = PoolConfig { frames: 2048, huge_pages: HugePages::Never, ..PoolConfig::default() };
+    let pool = if zero_copy { Pool::shareable(config) } else { Pool::new(config) }.unwrap();
     let (ours, mut theirs) = pair(&MemoryConfig::default()).unwrap();
-    let mut builder = HostBuilder::new(pool());
+    let mut builder = HostBuilder::new(pool.clone());
     let link = builder.link(Box::new(ours));
     let eth0 = InterfaceConfig::new("eth0", link).address("10.0.0.1/24".parse().unwrap());
     builder.interface(eth0).unwrap();
@@ -67,9 +66,10 @@ fn echo() -> Echo {
     let geometry = Geometry { ring_len: 256, frames: 256, frame_size: 2048 };
     let queue = library.queue(&QueueConfig { geometry, ..QueueConfig::default() }).unwrap();
     queue.bind_udp("0.0.0.0:7".parse().unwrap()).unwrap();
+    assert_eq!(queue.is_zero_copy(), zero_copy);
     Echo {
         queue,
-        frames: pool().cache(),
+        frames: pool.cache(),
         cable: theirs.take_queues().remove(0),
         question: udp(4000, 7, b"steady"),
         on_cable: VecDeque::with_capacity(BURST),
@@ -130,7 +130,7 @@ fn allow_kicks_only() {
 
 /// The work: exit code 0 when all was answered and nothing allocated.
 fn child() -> ! {
-    let mut echo = echo();
+    let mut echo = echo(std::env::var_os(CHILD).is_some_and(|how| how == ZERO_COPY));
     // Storage grows to its size.
     let warm: usize = (0..50).map(|_| echo.round()).sum();
     assert!(warm > 0, "nothing is answered");
@@ -154,8 +154,16 @@ fn steady_state_allocates_nothing_and_calls_the_system_for_kicks_only() {
     }
     let own = std::env::current_exe().unwrap();
     let test = "steady_state_allocates_nothing_and_calls_the_system_for_kicks_only";
-    let ended =
-        Command::new(own).args([test, "--exact", "--nocapture"]).env(CHILD, "1").output().unwrap();
+    for how in ["copies", ZERO_COPY] {
+        let mut command = Command::new(&own);
+        let ended =
+            command.args([test, "--exact", "--nocapture"]).env(CHILD, how).output().unwrap();
+        check(how, &ended);
+    }
+}
+
+/// Panics unless all went well.
+fn check(how: &str, ended: &Output) {
     let said = String::from_utf8_lossy(&ended.stderr);
     let why = match ended.status.code() {
         Some(0) => return,
@@ -164,5 +172,5 @@ fn steady_state_allocates_nothing_and_calls_the_system_for_kicks_only() {
         Some(code) => format!("exit code {code}: {said}"),
         None => format!("a system call other than read and write: {}: {said}", ended.status),
     };
-    panic!("{why}");
+    panic!("{how}: {why}");
 }

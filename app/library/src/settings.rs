@@ -10,6 +10,8 @@ use weever_host::{HostBuilder, HostError, InterfaceConfig, Prefix, Route};
 use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, OpenError, Queues, Share, Steering};
 use weever_packet::{Pool, PoolConfig, PoolError};
 
+use crate::stack::lent_for_each;
+
 /// The prefix of a stack's text, to tell it from a path.
 pub(crate) const SCHEME: &str = "library:";
 
@@ -31,7 +33,8 @@ pub struct Settings {
     /// `patience`, in milliseconds: how long a worker is left alone before its keeper takes over. 10
     /// unless given.
     pub patience: Duration,
-    /// `frames`: how many packets can be in the stack at once. 8,192 unless given.
+    /// `frames`: how many packets can be in the stack at once, besides those in the queues' own frames. 8,192 unless
+    /// given.
     pub frames: u32,
 }
 
@@ -113,7 +116,11 @@ impl Entrance {
 impl Settings {
     /// The host that they describe, on its device, and its entrance, which is closed.
     pub(crate) fn builder(&self) -> Result<(HostBuilder, Entrance), LibraryError> {
-        let pool = Pool::new(PoolConfig { frames: self.frames, ..PoolConfig::default() })?;
+        let workers = usize::from(self.threads);
+        let lent = (lent_for_each(workers) * workers) as u32;
+        // At most half of them are lent.
+        let frames = self.frames + lent.min(self.frames);
+        let pool = Pool::shareable(PoolConfig { frames, ..PoolConfig::default() })?;
         let (share, addresses) = if self.whole_device {
             (Share::None, Vec::new())
         } else {

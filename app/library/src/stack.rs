@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use weever_app_ring::Geometry;
+use weever_app_server::Trusted;
 use weever_app_sockets::{AppQueue, Backend, Error, QueueConfig};
 use weever_engine::{Lost, Mode, monotonic};
 use weever_host::{HostBuilder, HostHandle};
@@ -17,6 +19,8 @@ use crate::settings::{Entrance, LibraryError, SCHEME, Settings};
 const MAX_SOCKETS: usize = 1 << 20;
 /// Frames for datagrams longer than an ordinary frame, on their way from the application.
 const LARGE_FRAMES: u32 = 64;
+/// The most frames of packets in which queues work.
+const MOST_LENT: usize = 32_768;
 
 /// A stack for an application: in a process of its own, or in this one. Clones are of the same stack.
 #[derive(Clone, Debug)]
@@ -68,6 +72,13 @@ impl Stack {
     }
 }
 
+/// Frames of packets in which the queues work at each of so many workers: those of a channel to each queue with a
+/// worker, up to 64 MiB in all.
+pub(crate) fn lent_for_each(workers: usize) -> usize {
+    let each = Geometry::default().frames as usize;
+    (each * workers).min(MOST_LENT / workers)
+}
+
 /// A stack inside this process. Clones are of the same; it ends with the last of them and of its
 /// queues.
 #[derive(Clone)]
@@ -105,7 +116,12 @@ impl Library {
         // The keepers' threads share their cores with the application's.
         builder.mode(Mode::Interrupt);
         let large = Pool::new(PoolConfig::large(LARGE_FRAMES))?;
-        let server = builder.applications(Some(large), MAX_SOCKETS)?;
+        let mut server = builder.applications(Some(large), MAX_SOCKETS)?;
+        // Nothing is copied between packets and programs in their process, where the pool allows it.
+        let workers = builder.worker_count();
+        let spare = builder.pool().frames() / 2 / workers;
+        let lent = lent_for_each(workers).min(spare);
+        builder.lend_frames(&mut server, 0..workers, lent, &Trusted::Everybody);
         let mut host = builder.build(monotonic())?;
         let workers = host.take_workers();
         let seats: Vec<_> =

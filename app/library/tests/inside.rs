@@ -27,7 +27,7 @@ const REQUEST: u16 = 1;
 
 fn pool() -> Pool {
     let config = PoolConfig { frames: 2048, huge_pages: HugePages::Never, ..PoolConfig::default() };
-    Pool::new(config).unwrap()
+    Pool::shareable(config).unwrap()
 }
 
 struct Bench {
@@ -39,14 +39,16 @@ struct Bench {
 fn bench(workers: usize, patience: Duration) -> Bench {
     let config = MemoryConfig { waitable: true, ..MemoryConfig::default() };
     let (ours, mut theirs) = pair(&config).unwrap();
-    let mut builder = HostBuilder::new(pool());
+    // The frames of the cable's far end are the host's, as those of a device are.
+    let pool = pool();
+    let mut builder = HostBuilder::new(pool.clone());
     builder.workers(workers);
     let link = builder.link(Box::new(ours));
     let eth0 = InterfaceConfig::new("eth0", link).address("10.0.0.1/24".parse().unwrap());
     builder.interface(eth0).unwrap();
     builder.neighbour(PEER.into(), PEER_MAC);
     let library = Library::start(builder, patience).unwrap();
-    Bench { library, frames: pool().cache(), cable: theirs.take_queues().remove(0) }
+    Bench { library, frames: pool.cache(), cable: theirs.take_queues().remove(0) }
 }
 
 impl Bench {

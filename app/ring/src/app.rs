@@ -37,9 +37,14 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// The memory's descriptor.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.memory.fd()
+    /// The descriptors of the channel's memory, and of the one that its frames are in if that is another.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.memory.fd()).chain(self.memory.frames_fd())
+    }
+
+    /// Whether its frames are those in which the stack receives and sends, so that no payload is copied.
+    pub fn is_trusted(&self) -> bool {
+        self.memory.frames_fd().is_some()
     }
 
     /// `len` bytes from `offset` on; nothing when they are not in the frame, or the frame is another
@@ -55,15 +60,22 @@ impl Frames {
         unsafe { self.memory.view(frame.index, offset, len.into()) }.unwrap_or(&[])
     }
 
-    /// The space for a payload; nothing in another channel's frame.
+    /// Where the payload begins in a frame that is to be filled.
     #[inline]
-    pub fn space<'f>(&'f self, frame: &'f mut Frame) -> &'f mut [u8] {
-        if frame.channel != self.channel {
+    pub fn room(&self) -> u16 {
+        self.memory.room()
+    }
+
+    /// The space for a payload that begins at an offset, up to the frame's end; nothing in another channel's frame, or
+    /// when it begins before the end of the packet info.
+    #[inline]
+    pub fn space<'f>(&'f self, frame: &'f mut Frame, offset: u16) -> &'f mut [u8] {
+        if frame.channel != self.channel || offset < INFO_SIZE {
             return &mut [];
         }
-        let len = self.memory.geometry().payload_size().into();
+        let len = (self.memory.geometry().frame_size as usize).saturating_sub(offset.into());
         // SAFETY: as in `bytes`; exclusive, since the frame is borrowed mutably.
-        unsafe { self.memory.view_mut(frame.index, INFO_SIZE, len) }.unwrap_or(&mut [])
+        unsafe { self.memory.view_mut(frame.index, offset, len) }.unwrap_or(&mut [])
     }
 
     /// The packet info of the first frame of a datagram.
@@ -167,8 +179,17 @@ impl AppEnd {
     /// # Errors
     /// See [`SharedMemory::map`].
     pub fn map(fd: OwnedFd) -> Result<AppEnd, ChannelError> {
-        let memory = Arc::new(SharedMemory::map(fd)?);
+        AppEnd::map_with(fd, None)
+    }
+
+    /// As [`map`](Self::map), with the memory that the frames are in, if it is not the channel's.
+    ///
+    /// # Errors
+    /// See [`SharedMemory::map`].
+    pub fn map_with(fd: OwnedFd, frames: Option<OwnedFd>) -> Result<AppEnd, ChannelError> {
+        let memory = SharedMemory::map(fd, frames)?;
         let geometry = memory.geometry();
+        let spare = memory.first_frames()?.into_iter().rev().collect();
         // SAFETY: `frames` keeps the memory in the same struct as everything that points into it.
         let parts = unsafe { memory.parts() };
         let mut end = AppEnd {
@@ -178,7 +199,7 @@ impl AppEnd {
             completion: Consumer::new(parts.completion),
             own: parts.app,
             stack: parts.stack,
-            spare: (0..geometry.frames).rev().collect(),
+            spare,
             lent: 0,
             share: (geometry.frames / 2).min(geometry.ring_len),
             reserve: (geometry.frames / 8) as usize,
@@ -224,7 +245,7 @@ impl AppEnd {
         let has_payload =
             matches!(entry.kind, Kind::Data | Kind::Stream | Kind::Connected | Kind::Info);
         let frame = match entry.kind {
-            _ if has_payload && entry.frame >= self.geometry().frames => {
+            _ if has_payload && entry.frame >= self.frames.memory.numbers() => {
                 return Err(ChannelError::Corrupt("frame number"));
             }
             _ if has_payload && !self.frames.memory.is_payload(entry.offset, entry.len) => {
@@ -235,7 +256,7 @@ impl AppEnd {
                 Some(self.frame(entry.frame))
             }
             _ if entry.frame == NO_FRAME => None,
-            Kind::Error if entry.frame < self.geometry().frames => {
+            Kind::Error if entry.frame < self.frames.memory.numbers() => {
                 self.lent = self.lent.saturating_sub(1);
                 Some(self.frame(entry.frame))
             }
@@ -298,7 +319,7 @@ impl AppEnd {
 
     fn take_back(&mut self) -> Result<(), ChannelError> {
         while let Some(entry) = self.completion.pop()? {
-            if entry.frame >= self.geometry().frames {
+            if entry.frame >= self.frames.memory.numbers() {
                 return Err(ChannelError::Corrupt("frame number"));
             }
             self.spare.push(entry.frame);
@@ -313,7 +334,13 @@ impl AppEnd {
     /// The space for a payload in a frame that the application holds.
     #[inline]
     pub fn payload_mut<'f>(&'f mut self, frame: &'f mut Frame) -> &'f mut [u8] {
-        self.frames.space(frame)
+        self.frames.space(frame, self.frames.room())
+    }
+
+    /// The longest payload that a frame has [room](Frames::room) for, in bytes.
+    #[inline]
+    pub fn payload_size(&self) -> u16 {
+        self.geometry().frame_size as u16 - self.frames.room()
     }
 
     /// Hands a frame to the stack to send `len` bytes from `offset` on. The stack sees it after
@@ -362,7 +389,7 @@ impl AppEnd {
             return Err(SubmitError::Full(frame));
         }
         if self.streams.is_empty() {
-            self.streams = vec![(0, 0); self.geometry().frames as usize];
+            self.streams = vec![(0, 0); self.frames.memory.numbers() as usize];
         }
         self.streams[frame.index as usize] = (stream, len);
         let kind = Kind::Stream;
@@ -483,6 +510,11 @@ impl AppEnd {
     /// The application is awake again.
     pub fn disarm(&mut self) {
         self.own.disarm();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn memory_of_tests(&self) -> &Arc<SharedMemory> {
+        &self.frames.memory
     }
 
     /// Frames that are free on this side, and frames lent to the stack. For checks.

@@ -28,8 +28,8 @@ use crate::credential::Credential;
 pub const MAX_MESSAGE: usize = 16 * 1024;
 /// How long a connection to a stranger may take: some milliseconds where many programs connect at once.
 const SOON: Duration = Duration::from_millis(100);
-/// Descriptors of one message: a channel and a wake-up for each of 64 workers, and the queue's own.
-const MAX_DESCRIPTORS: usize = 129;
+/// Descriptors of one message: a channel, a wake-up and a memory of frames for each of 64 workers, and the queue's own.
+const MAX_DESCRIPTORS: usize = 193;
 
 /// A request of an application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -223,7 +223,7 @@ pub enum Share {
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Response {
     /// The queue is open. Descriptors: one that the application sleeps on, then for each worker its
-    /// channel and the descriptor that wakes it.
+    /// channel, the descriptor that wakes it, and for a trusted channel the memory that its frames are in.
     Queue {
         /// Its number.
         queue: u32,
@@ -234,6 +234,9 @@ pub enum Response {
         /// The stack's addresses are the kernel's: a port is taken before connections begin at it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         shares_ports: bool,
+        /// The channels whose frames are the stack's own.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        trusted: Vec<u32>,
     },
     /// The credential that was asked for.
     Credential {
@@ -537,7 +540,8 @@ mod tests {
         assert_eq!(stack.receive::<Request>().unwrap().0, request);
         assert_eq!(stack.receive::<Request>().unwrap().0, Request::Close { socket: 7 });
         let (reader, writer) = std::io::pipe().unwrap();
-        let queue = Response::Queue { queue: 1, channels: 0, key: 3, shares_ports: false };
+        let (shares_ports, trusted) = (false, Vec::new());
+        let queue = Response::Queue { queue: 1, channels: 0, key: 3, shares_ports, trusted };
         stack.send(&queue, &[reader.as_fd(), writer.as_fd()]).unwrap();
         let (answer, descriptors) = app.receive::<Response>().unwrap();
         assert_eq!((answer, descriptors.len()), (queue, 2));

@@ -107,8 +107,61 @@ const SIZE: usize = 56;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PackedInfo([u64; SIZE / 8]);
 
-/// An address as 16 bytes in network order, and a port.
-pub type PackedEnd = ([u8; 16], u16);
+/// An address and a port.
+pub type PackedEnd = (PackedAddr, u16);
+
+/// An address as it lies in a packet info: two words, which hold its 16 bytes in network order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PackedAddr([u64; 2]);
+
+impl PackedAddr {
+    /// The address of these bytes.
+    #[inline]
+    pub fn of(octets: [u8; 16]) -> PackedAddr {
+        let [first, second] = octets.as_chunks::<8>().0 else { return PackedAddr::default() };
+        PackedAddr([u64::from_ne_bytes(*first), u64::from_ne_bytes(*second)])
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub fn octets(self) -> [u8; 16] {
+        let mut octets = [0; 16];
+        let (first, second) = octets.split_at_mut(8);
+        first.copy_from_slice(&self.0[0].to_ne_bytes());
+        second.copy_from_slice(&self.0[1].to_ne_bytes());
+        octets
+    }
+
+    /// No address of a family.
+    #[inline]
+    pub fn unspecified(is_ipv4: bool) -> PackedAddr {
+        if is_ipv4 { PackedAddr([0, NO_IPV4]) } else { PackedAddr([0, 0]) }
+    }
+
+    /// Whether it is an IPv4 one.
+    #[inline]
+    pub fn is_ipv4(self) -> bool {
+        // The bytes of the address itself, which are the last ones in memory.
+        let address = u64::from_ne_bytes([0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
+        self.0[0] == 0 && self.0[1] & !address == NO_IPV4
+    }
+
+    /// Whether it is no address, of either family.
+    #[inline]
+    pub fn is_unspecified(self) -> bool {
+        self.0[0] == 0 && (self.0[1] == 0 || self.0[1] == NO_IPV4)
+    }
+}
+
+impl From<IpAddr> for PackedAddr {
+    #[inline]
+    fn from(address: IpAddr) -> PackedAddr {
+        PackedAddr(words(address))
+    }
+}
+
+/// The second word of 0.0.0.0.
+const NO_IPV4: u64 = u64::from_ne_bytes([0, 0, 0xff, 0xff, 0, 0, 0, 0]);
 
 impl PackedInfo {
     /// The info of a received datagram with these ends, hop limit, traffic class, flags and flow label, on an
@@ -120,8 +173,7 @@ impl PackedInfo {
         (hops, traffic_class, flags, flow_label): (u8, u8, PacketFlags, u32),
         (interface, timestamp): (u32, u64),
     ) -> PackedInfo {
-        let [first, second] = halves(remote);
-        let [third, fourth] = halves(local);
+        let (PackedAddr([first, second]), PackedAddr([third, fourth])) = (remote, local);
         let ports = u64::from(remote_port) | u64::from(local_port) << 16;
         let options = options(hops, traffic_class, flags, Fragment::default(), flow_label);
         let ports = ports | u64::from(interface) << 32;
@@ -145,13 +197,13 @@ impl PackedInfo {
     /// The other host.
     #[inline]
     pub fn remote(&self) -> PackedEnd {
-        (joined([self.0[0], self.0[1]]), self.0[4] as u16)
+        (PackedAddr([self.0[0], self.0[1]]), self.0[4] as u16)
     }
 
     /// Our address and port.
     #[inline]
     pub fn local(&self) -> PackedEnd {
-        (joined([self.0[2], self.0[3]]), (self.0[4] >> 16) as u16)
+        (PackedAddr([self.0[2], self.0[3]]), (self.0[4] >> 16) as u16)
     }
 
     /// See [`PacketInfo::interface`].
@@ -248,19 +300,6 @@ fn options(hops: u8, class: u8, flags: PacketFlags, fragment: Fragment, flow_lab
         | u64::from(flow_label) << 32
 }
 
-#[inline]
-fn halves(address: [u8; 16]) -> [u64; 2] {
-    let whole = u128::from_ne_bytes(address);
-    let (low, high) = (whole as u64, (whole >> 64) as u64);
-    if cfg!(target_endian = "little") { [low, high] } else { [high, low] }
-}
-
-#[inline]
-fn joined(halves: [u64; 2]) -> [u8; 16] {
-    let [low, high] = if cfg!(target_endian = "little") { halves } else { [halves[1], halves[0]] };
-    (u128::from(high) << 64 | u128::from(low)).to_ne_bytes()
-}
-
 /// The first word of addresses is zero in IPv4-mapped ones (RFC 4291 §2.5.5.2), and so is half of the second,
 /// up to these bits, which are in network order in memory.
 const MAPPED: u64 = 0xffff << 32;
@@ -315,11 +354,28 @@ mod tests {
                 IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
                 IpAddr::V6(v6) => v6.octets(),
             };
-            prop_assert_eq!(packed.remote(), (octets(six), ports.0));
-            prop_assert_eq!(packed.local(), (octets(four), ports.1));
+            prop_assert_eq!(packed.remote(), (PackedAddr::of(octets(six)), ports.0));
+            prop_assert_eq!(packed.local(), (PackedAddr::of(octets(four)), ports.1));
+            prop_assert_eq!(packed.local().0.octets(), octets(four));
+            prop_assert!(packed.local().0.is_ipv4());
+            prop_assert_eq!(packed.remote().0.is_ipv4(), address >> 32 == 0xffff);
             let same = PackedInfo::received(packed.remote(), packed.local(), (0, 0, PacketFlags(0), 0), (0, 0));
             prop_assert_eq!(same, packed);
         }
+    }
+
+    #[test]
+    fn no_address_is_told_from_others() {
+        let nowhere = ["0.0.0.0", "::"].map(|text| text.parse::<IpAddr>().unwrap());
+        let somewhere = ["0.0.0.1", "::1", "1::", "::ffff:0:0:1", "::1:0:0"];
+        assert!(nowhere.iter().all(|address| PackedAddr::from(*address).is_unspecified()));
+        for text in somewhere {
+            let address = PackedAddr::from(text.parse::<IpAddr>().unwrap());
+            assert!(!address.is_unspecified(), "{text}");
+            assert_eq!(address.is_ipv4(), text == "0.0.0.1", "{text}");
+        }
+        assert_eq!(PackedAddr::unspecified(true), nowhere[0].into());
+        assert_eq!(PackedAddr::unspecified(false), nowhere[1].into());
     }
 
     #[test]

@@ -3,10 +3,17 @@
 use std::mem::size_of;
 
 /// The version of this layout. Both sides must have the same.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Bytes at the start of each frame that hold its packet info; payloads come after them.
 pub const INFO_SIZE: u16 = 64;
+
+/// Where a payload begins in a frame of the stack's memory that the application is to fill: before it is room for the
+/// packet info and for all headers, so that the frame itself can be sent.
+pub const ROOM_SIZE: u16 = 256;
+
+/// Bytes that the stack needs between packet info and payload for headers, and for what a device wants to know.
+pub(crate) const HEADERS: u16 = 128;
 
 /// Marks a channel: "weeverch" in ASCII.
 pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"weeverch");
@@ -60,6 +67,11 @@ pub enum ChannelError {
     #[error("application queue: the other side wrote an impossible {0}; the channel is closed")]
     Corrupt(&'static str),
 }
+
+/// The offset of the word that says how many frames the stack's memory has, if the frames are there; else 0.
+pub(crate) const ELSEWHERE: usize = 24;
+/// The most frames of a memory of the stack's.
+pub(crate) const MOST_ELSEWHERE: u64 = 1 << 24;
 
 /// The size of a channel's rings and frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +128,12 @@ impl Geometry {
     /// The longest payload that a frame holds, in bytes.
     pub fn payload_size(&self) -> u16 {
         (self.frame_size - u32::from(INFO_SIZE)) as u16
+    }
+
+    /// Bytes of a channel whose frames are elsewhere: instead of them are the numbers of those that the application has
+    /// at first.
+    pub(crate) fn rings_size(&self) -> usize {
+        self.frames_offset() + (self.frames as usize * size_of::<u32>()).next_multiple_of(PAGE)
     }
 
     /// Bytes of the whole channel.

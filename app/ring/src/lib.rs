@@ -32,6 +32,13 @@
 //! The stack is trusted by the application, but the same checks run on that side, so that a stale
 //! or foreign descriptor is an error and not undefined behaviour.
 //!
+//! # Frames of the stack's own
+//!
+//! An application that is trusted, or has the stack in its own process, may work in the frames in which the stack
+//! receives and sends ([`StackEnd::create_over`]): payloads are not copied, and each frame that passes is swapped for
+//! another. The checks are the same. But the application could write to any frame of that memory at any time, so it
+//! is trusted with all that passes through it.
+//!
 //! # Sleeping
 //!
 //! A side that is about to sleep arms its flag and looks at its ring once more; a side that has
@@ -46,9 +53,13 @@ pub mod control;
 #[cfg(not(loom))]
 mod credential;
 mod doorbell;
+#[cfg(not(loom))]
+mod elsewhere;
 mod entry;
 mod info;
 mod layout;
+#[cfg(not(loom))]
+mod mapping;
 #[cfg(not(loom))]
 mod memory;
 mod ring;
@@ -63,9 +74,11 @@ pub use app::{AppEnd, Frame, Frames, Received, SubmitError};
 #[cfg(not(loom))]
 pub use credential::{Credential, return_name, return_path};
 pub use doorbell::Doorbell;
+#[cfg(not(loom))]
+pub use elsewhere::FrameMemory;
 pub use entry::{Entry, Kind, NO_FRAME, STREAMS, SocketId};
-pub use info::{Fragment, PackedEnd, PackedInfo, PacketFlags, PacketInfo};
-pub use layout::{ChannelError, Geometry, INFO_SIZE, VERSION};
+pub use info::{Fragment, PackedAddr, PackedEnd, PackedInfo, PacketFlags, PacketInfo};
+pub use layout::{ChannelError, Geometry, INFO_SIZE, ROOM_SIZE, VERSION};
 #[cfg(not(loom))]
 pub use memory::SharedMemory;
 pub use ring::{Consumer, Producer, RingParts};

@@ -1,6 +1,5 @@
-//! A channel's memory: a sealed memfd, mapped.
+//! A channel's memory: a sealed memfd, mapped. Its frames are in it, or in a memory of the stack's own (`elsewhere`).
 
-use std::ffi::c_void;
 use std::mem::{align_of, size_of};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -10,11 +9,11 @@ use crossbeam_utils::CachePadded;
 use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
-use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::doorbell::Doorbell;
-use crate::layout::{ChannelError, Geometry, INFO_SIZE, Ring};
+use crate::elsewhere::{Elsewhere, FrameMemory, find, note};
+use crate::layout::{ChannelError, ELSEWHERE, Geometry, INFO_SIZE, ROOM_SIZE, Ring};
+use crate::mapping::{Mapping, system};
 use crate::ring::RingParts;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -39,13 +38,16 @@ pub(crate) struct ChannelParts {
 /// A mapped channel. Unmapped when dropped.
 pub struct SharedMemory {
     fd: OwnedFd,
-    start: NonNull<u8>,
-    /// Where the frames begin, from the start on.
-    frames: usize,
+    mapping: Mapping,
+    /// The first frame.
+    frames: NonNull<u8>,
+    /// How many frame numbers there are: more than the channel has frames if they are elsewhere.
+    numbers: u32,
     geometry: Geometry,
+    elsewhere: Option<Elsewhere>,
 }
 
-// SAFETY: a range of shared memory and a descriptor; all access is by atomics, or by raw copies
+// SAFETY: ranges of shared memory and descriptors; all access is by atomics, or by raw copies
 // that the holder of a frame makes.
 unsafe impl Send for SharedMemory {}
 // SAFETY: as for Send.
@@ -58,23 +60,49 @@ impl SharedMemory {
     /// [`ChannelError::Geometry`] and [`ChannelError::System`].
     pub fn create(geometry: Geometry) -> Result<SharedMemory, ChannelError> {
         geometry.check()?;
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let fd = memfd_create(c"weever-channel", flags).map_err(system("memfd_create"))?;
-        ftruncate(&fd, geometry.total_size() as u64).map_err(system("ftruncate"))?;
-        fcntl_add_seals(&fd, SEALS).map_err(system("sealing"))?;
-        let memory = SharedMemory::map_sized(fd, geometry)?;
-        for (i, word) in geometry.header().into_iter().enumerate() {
-            memory.word(i * size_of::<u64>()).store(word, Ordering::Relaxed);
-        }
+        let fd = sealed(geometry.total_size())?;
+        let mapping = Mapping::of(&fd, geometry.total_size())?;
+        let memory = SharedMemory::over(fd, mapping, geometry, None);
+        memory.write_header();
         Ok(memory)
     }
 
-    /// Maps a channel that the other side made, after checking its seals, size and header.
+    /// As [`create`](Self::create), for frames in a memory of the stack's, of which the application has `first` at
+    /// first.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), and [`ChannelError::NotAChannel`] when the memory is none for such frames.
+    pub(crate) fn create_over(
+        geometry: Geometry,
+        FrameMemory { memfd, frames, keep }: FrameMemory,
+        first: &[u32],
+    ) -> Result<Arc<SharedMemory>, ChannelError> {
+        let geometry = Geometry { frames: first.len() as u32, ..geometry };
+        geometry.check()?;
+        let elsewhere = Elsewhere::map(memfd, (frames, geometry), Some(keep))?;
+        let fd = sealed(geometry.rings_size())?;
+        let mapping = Mapping::of(&fd, geometry.rings_size())?;
+        let memory = SharedMemory::over(fd, mapping, geometry, Some((elsewhere, frames)));
+        memory.write_header();
+        memory.word(ELSEWHERE).store(frames.into(), Ordering::Relaxed);
+        for (number, place) in first.iter().zip(0..) {
+            memory.first(place).store(*number, Ordering::Relaxed);
+        }
+        let memory = Arc::new(memory);
+        note(&memory);
+        Ok(memory)
+    }
+
+    /// Maps a channel that the other side made, after checking its seals, size and header. `frames` is the memory that
+    /// its frames are in, if they are not its own.
     ///
     /// # Errors
     /// [`ChannelError::NotAChannel`], [`ChannelError::Version`], [`ChannelError::Geometry`], and
     /// [`ChannelError::System`].
-    pub fn map(fd: OwnedFd) -> Result<SharedMemory, ChannelError> {
+    pub fn map(fd: OwnedFd, frames: Option<OwnedFd>) -> Result<Arc<SharedMemory>, ChannelError> {
+        if let Some(here) = find(&fd) {
+            return Ok(here);
+        }
         let seals = fcntl_get_seals(&fd)
             .map_err(|_no_seals| ChannelError::NotAChannel("it is no memfd"))?;
         if !seals.contains(SEALS) {
@@ -82,35 +110,88 @@ impl SharedMemory {
         }
         let size = fstat(&fd).map_err(system("fstat"))?.st_size as u64;
         let smallest = Geometry { ring_len: 64, frames: 2, frame_size: 256 };
-        if size < smallest.total_size() as u64 {
+        if size < smallest.frames_offset() as u64 {
             return Err(ChannelError::NotAChannel("it is too short"));
         }
-        // The smallest channel's part holds the header of any channel.
-        let header = SharedMemory::map_sized(fd, smallest)?;
-        let geometry = Geometry::of_header(std::array::from_fn(|i| {
-            header.word(i * size_of::<u64>()).load(Ordering::Relaxed)
-        }))?;
-        if size != geometry.total_size() as u64 {
+        // The smallest channel's rings hold the header of any channel.
+        let mapping = Mapping::of(&fd, smallest.frames_offset())?;
+        let header = SharedMemory::over(fd, mapping, smallest, None);
+        let word = |i: usize| header.word(i * size_of::<u64>()).load(Ordering::Relaxed);
+        let geometry = Geometry::of_header(std::array::from_fn(word))?;
+        let numbers = header.word(ELSEWHERE).load(Ordering::Relaxed);
+        let len = if numbers == 0 { geometry.total_size() } else { geometry.rings_size() };
+        if size != len as u64 {
             return Err(ChannelError::NotAChannel("its size is not that of its header's geometry"));
         }
-        SharedMemory::map_sized(header.into_fd()?, geometry)
+        let elsewhere = match (u32::try_from(numbers), frames) {
+            (Ok(0), _) => None,
+            (Ok(numbers), Some(memfd)) => {
+                Some((Elsewhere::map(memfd, (numbers, geometry), None)?, numbers))
+            }
+            _ => return Err(ChannelError::NotAChannel("the memory of its frames is missing")),
+        };
+        let mapping = Mapping::of(&header.fd, len)?;
+        Ok(Arc::new(SharedMemory::over(header.fd, mapping, geometry, elsewhere)))
     }
 
-    fn map_sized(fd: OwnedFd, geometry: Geometry) -> Result<SharedMemory, ChannelError> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        let len = geometry.total_size();
-        // SAFETY: a fresh mapping at an address of the kernel's choice; it aliases nothing of ours.
-        let start = unsafe { mmap(std::ptr::null_mut(), len, protection, flags, &fd, 0) }
-            .map_err(system("mmap"))?;
-        let start = NonNull::new(start.cast::<u8>()).expect("mmap never returns null");
-        Ok(SharedMemory { fd, start, frames: geometry.frames_offset(), geometry })
+    /// The mapping is as long as the geometry needs, for frames of its own or elsewhere.
+    fn over(
+        fd: OwnedFd,
+        mapping: Mapping,
+        geometry: Geometry,
+        elsewhere: Option<(Elsewhere, u32)>,
+    ) -> SharedMemory {
+        let (frames, numbers) = match &elsewhere {
+            Some((elsewhere, numbers)) => (elsewhere.start(), *numbers),
+            // SAFETY: as long as the rings at least (tested in `layout`); with frames of its own, they lie behind.
+            None => (unsafe { mapping.start().add(geometry.frames_offset()) }, geometry.frames),
+        };
+        let elsewhere = elsewhere.map(|(elsewhere, _)| elsewhere);
+        SharedMemory { fd, mapping, frames, numbers, geometry, elsewhere }
     }
 
-    fn into_fd(self) -> Result<OwnedFd, ChannelError> {
-        self.fd
-            .try_clone()
-            .map_err(|error| ChannelError::System { call: "dup", reason: error.to_string() })
+    fn write_header(&self) {
+        for (i, word) in self.geometry.header().into_iter().enumerate() {
+            self.word(i * size_of::<u64>()).store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// The place of the number of one of the frames that the application has at first.
+    fn first(&self, place: usize) -> &AtomicU32 {
+        self.at(self.geometry.frames_offset() + place * size_of::<u32>())
+    }
+
+    /// The frames that the application has at first.
+    ///
+    /// # Errors
+    /// [`ChannelError::NotAChannel`] when there is no such frame.
+    pub(crate) fn first_frames(&self) -> Result<Vec<u32>, ChannelError> {
+        if self.elsewhere.is_none() {
+            return Ok((0..self.geometry.frames).collect());
+        }
+        let number = |place| {
+            let number = self.first(place).load(Ordering::Relaxed);
+            let is_there = number < self.numbers;
+            is_there.then_some(number).ok_or(ChannelError::NotAChannel("it has no such frame"))
+        };
+        (0..self.geometry.frames as usize).map(number).collect()
+    }
+
+    /// How many frame numbers there are.
+    #[inline]
+    pub(crate) fn numbers(&self) -> u32 {
+        self.numbers
+    }
+
+    /// The memory that the frames are in, if it is not the channel's.
+    pub(crate) fn frames_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.elsewhere.as_ref().map(|elsewhere| elsewhere.memfd().as_fd())
+    }
+
+    /// Where a payload begins in a frame that the application fills.
+    #[inline]
+    pub(crate) fn room(&self) -> u16 {
+        if self.elsewhere.is_some() { ROOM_SIZE } else { INFO_SIZE }
     }
 
     /// The sizes of rings and frames.
@@ -126,10 +207,10 @@ impl SharedMemory {
     /// A reference to a `T` of shared memory at `offset`.
     fn at<T>(&self, offset: usize) -> &T {
         assert!(offset.is_multiple_of(align_of::<T>()));
-        assert!(offset + size_of::<T>() <= self.geometry.total_size());
+        assert!(offset + size_of::<T>() <= self.mapping.len());
         // SAFETY: inside the mapping, which lives as long as `self`, and aligned; the callers' types
         // are atomics, for which any bytes are valid and which others may write at any time.
-        unsafe { self.start.add(offset).cast::<T>().as_ref() }
+        unsafe { self.mapping.start().add(offset).cast::<T>().as_ref() }
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {
@@ -176,13 +257,13 @@ impl SharedMemory {
     #[inline]
     fn range(&self, frame: u32, offset: u16, len: usize) -> Option<NonNull<u8>> {
         let size = self.geometry.frame_size as usize;
-        if frame >= self.geometry.frames || offset as usize + len > size {
+        if frame >= self.numbers || offset as usize + len > size {
             return None;
         }
-        let at = self.frames + frame as usize * size + offset as usize;
-        // SAFETY: checked above to lie inside frame `frame`, which lies inside the mapping (tested in
-        // `layout`).
-        Some(unsafe { self.start.add(at) })
+        let at = frame as usize * size + offset as usize;
+        // SAFETY: checked above to lie inside frame `frame`, which lies inside its mapping (tested in
+        // `layout`, or checked by `Elsewhere::map`).
+        Some(unsafe { self.frames.add(at) })
     }
 
     /// Copies bytes into a frame; false, and nothing written, when they do not fit.
@@ -269,15 +350,11 @@ impl std::fmt::Debug for SharedMemory {
     }
 }
 
-impl Drop for SharedMemory {
-    fn drop(&mut self) {
-        let len = self.geometry.total_size();
-        // SAFETY: exactly the range that was mapped; nothing refers to it any more.
-        let unmapped = unsafe { munmap(self.start.as_ptr().cast::<c_void>(), len) };
-        debug_assert!(unmapped.is_ok());
-    }
-}
-
-fn system(call: &'static str) -> impl Fn(Errno) -> ChannelError {
-    move |errno| ChannelError::System { call, reason: errno.to_string() }
+/// A memfd of so many bytes, whose size is fixed.
+fn sealed(len: usize) -> Result<OwnedFd, ChannelError> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = memfd_create(c"weever-channel", flags).map_err(system("memfd_create"))?;
+    ftruncate(&fd, len as u64).map_err(system("ftruncate"))?;
+    fcntl_add_seals(&fd, SEALS).map_err(system("sealing"))?;
+    Ok(fd)
 }

@@ -3,11 +3,14 @@
 use std::os::fd::OwnedFd;
 
 use weever_app_ring::{NumberMap, StackEnd};
+use weever_packet::Exchange;
 
 /// An application queue's channel at this worker.
 pub(crate) struct Channel {
     pub(crate) queue: u32,
     pub(crate) end: StackEnd,
+    /// The application's frames are those of packets, if there is one.
+    pub(crate) exchange: Option<Exchange>,
     wake: OwnedFd,
     /// Turns since the application sent something.
     pub(crate) idle: u32,
@@ -35,10 +38,15 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    pub(crate) fn add(&mut self, queue: u32, end: StackEnd, wake: OwnedFd) {
+    pub(crate) fn add(
+        &mut self,
+        queue: u32,
+        (end, exchange): (StackEnd, Option<Exchange>),
+        wake: OwnedFd,
+    ) {
         self.place_of.insert(queue, self.all.len());
         let (idle, dirty, broken) = (0, false, false);
-        self.all.push(Channel { queue, end, wake, idle, dirty, broken });
+        self.all.push(Channel { queue, end, exchange, wake, idle, dirty, broken });
     }
 
     pub(crate) fn remove(&mut self, queue: u32) {

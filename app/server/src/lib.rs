@@ -24,6 +24,9 @@
 //! checks that the socket is the application's, fills in the endpoints from the socket and the
 //! packet info, and copies the payload. The graph's source node checks the addresses.
 //!
+//! An application that is trusted with a worker's frames gets a datagram in the frame in which it was received, and what
+//! it sends goes in the frame in which it was written ([`AppServer::lend_frames`]).
+//!
 //! [`AppListener`] serves applications on a Unix socket with a thread of its own: one connection is
 //! one queue, and when an application dies, its connection ends and all it held is reclaimed.
 //!
@@ -60,6 +63,7 @@ mod streams;
 mod telling;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod worker;
 
 pub use access::Access;
@@ -77,4 +81,5 @@ pub use request::{
 pub use server::{AppServer, OpenedQueue};
 pub use session::{Answer, Session};
 pub use stats::{SocketCounts, SocketStats};
+pub use trust::Trusted;
 pub use worker::SharedTable;

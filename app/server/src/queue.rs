@@ -13,7 +13,7 @@ use weever_net::demux::{Binding, Sharing, SocketRef};
 use weever_packet::{Buffer, Burst, Endpoints, Flags, Nanos, Pool, PoolCache};
 
 use crate::channels::{Channel, Channels};
-use crate::datagram::{Socket, fill, info_of, payload};
+use crate::datagram::{self, Socket, info_of};
 use crate::passage::Mail;
 use crate::stream::Listener;
 use crate::streams::{Ends, SharedEnds, Streams};
@@ -142,8 +142,8 @@ impl AppLinkQueue {
         match command {
             // It was waited for.
             Command::AwaitTransport { .. } => {}
-            Command::AddQueue { queue, channel, wake } => {
-                self.ends.borrow_mut().channels.add(queue, *channel, wake);
+            Command::AddQueue { queue, channel, exchange, wake } => {
+                self.ends.borrow_mut().channels.add(queue, (*channel, exchange), wake);
             }
             Command::RemoveQueue { queue } => {
                 let Ends { channels, streams } = &mut *self.ends.borrow_mut();
@@ -260,7 +260,7 @@ impl Datagrams {
             let taken = match socket {
                 Some(socket) => {
                     let large = self.large.as_ref();
-                    let taken = fill(ordinary, large, pool, &channel.end, socket, &transmit);
+                    let taken = datagram::take(ordinary, large, pool, channel, socket, &transmit)?;
                     match taken {
                         Ok(_) => socket.stats.count_sent(),
                         Err(_) => socket.stats.count_refused(),
@@ -319,20 +319,20 @@ impl Datagrams {
     }
 
     /// Hands a datagram to its socket's application.
-    fn deliver(&mut self, channels: &mut Channels, packet: &Buffer) {
+    fn deliver(&mut self, channels: &mut Channels, pool: &mut PoolCache, packet: Buffer) {
         let Some(socket) = self.sockets.get(&packet.meta().entry) else {
             // Closed between the lookup and now.
             self.stats.tx_dropped += 1;
-            return;
+            return pool.free(packet);
         };
         let Some(channel) = channels.of(socket.queue) else {
             self.stats.tx_dropped += 1;
-            return;
+            return pool.free(packet);
         };
-        let (payload, meta) = (payload(packet), packet.meta());
+        let meta = packet.meta();
         if meta.flags.has(Flags::ERROR) {
             let what = (meta.vlan, meta.segment);
-            let about = info_of(packet);
+            let about = info_of(&packet);
             let told = channel.end.notify(meta.entry, Kind::Error, what, Some(about));
             match told {
                 Ok(Delivery::Delivered) => {
@@ -343,15 +343,15 @@ impl Datagrams {
                 Ok(_) => socket.stats.count_ring_full(),
                 Err(_) => channel.broken = true,
             }
-            return;
+            return pool.free(packet);
         }
-        let delivered = channel.end.deliver(meta.entry, info_of(packet), payload);
-        match delivered {
+        let len = u64::from(meta.end.saturating_sub(meta.l4));
+        match datagram::deliver(packet, pool, channel) {
             Ok(Delivery::Delivered) => {
                 channel.note_delivery(true);
                 socket.stats.count_delivered();
                 self.stats.tx_packets += 1;
-                self.stats.tx_bytes += payload.len() as u64;
+                self.stats.tx_bytes += len;
                 return;
             }
             Ok(Delivery::RingFull) => socket.stats.count_ring_full(),
@@ -405,8 +405,7 @@ impl LinkQueue for AppLinkQueue {
         let count = packets.len();
         let channels = &mut self.ends.borrow_mut().channels;
         for packet in packets.drain(..) {
-            self.datagrams.deliver(channels, &packet);
-            pool.free(packet);
+            self.datagrams.deliver(channels, pool, packet);
         }
         Ok(count)
     }

@@ -179,8 +179,10 @@ pub struct QueueStatus {
     pub sockets: usize,
     /// The counters of its sockets, open and closed.
     pub counts: SocketCounts,
-    /// The frames of its channel to each worker, in memory of its own.
+    /// The frames of its channel to each worker.
     pub frames: u32,
+    /// The workers in whose own frames its channel is.
+    pub trusted: Vec<u32>,
 }
 
 /// Why the server refuses a request.
@@ -318,5 +320,11 @@ pub enum ServerError {
 impl ServerError {
     pub(crate) fn system(call: &'static str) -> impl Fn(Errno) -> ServerError {
         move |source| ServerError::System { call, source }
+    }
+
+    /// For a descriptor that cannot be had twice.
+    pub(crate) fn dup(error: std::io::Error) -> ServerError {
+        let source = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        ServerError::System { call: "dup", source }
     }
 }

@@ -173,16 +173,23 @@ impl Session {
             Ok(opened) => opened,
             Err(error) => return refused_by(&error),
         };
-        let OpenedQueue { id, key, channels, wake, worker_wakes } = opened;
+        let OpenedQueue { id, key, channels, trusted, wake, worker_wakes } = opened;
         self.queue = Some(id);
         let Identity { name, pid, .. } = &self.identity;
         tracing::info!(queue = id, name, pid, "application queue opened");
         let shares_ports = server.shares_ports();
-        let response =
-            Response::Queue { queue: id, channels: channels.len() as u32, key, shares_ports };
-        let pairs = channels.into_iter().zip(worker_wakes);
-        let pairs = pairs.flat_map(|(channel, wake)| [channel, wake]);
-        (response, [wake].into_iter().chain(pairs).collect())
+        let count = channels.len() as u32;
+        let mut descriptors = vec![wake];
+        let mut memories = trusted.into_iter().peekable();
+        let mut trusted = Vec::new();
+        for (number, (channel, wake)) in (0..).zip(channels.into_iter().zip(worker_wakes)) {
+            descriptors.extend([channel, wake]);
+            if let Some((number, memory)) = memories.next_if(|(of, _)| *of == number) {
+                descriptors.push(memory);
+                trusted.push(number);
+            }
+        }
+        (Response::Queue { queue: id, channels: count, key, shares_ports, trusted }, descriptors)
     }
 }
 

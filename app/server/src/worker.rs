@@ -11,6 +11,7 @@ use atomic_refcell::AtomicRefCell;
 use rtrb::{Producer, PushError};
 use weever_app_ring::StackEnd;
 use weever_net::demux::{Binding, PortRange, Sharing, SocketTable};
+use weever_packet::Exchange;
 
 use crate::holders::Claimed;
 use crate::request::{Connections, FoundPorts};
@@ -24,6 +25,8 @@ pub(crate) enum Command {
     AddQueue {
         queue: u32,
         channel: Box<StackEnd>,
+        /// With the pool of this worker's packets, if the application is trusted with its frames.
+        exchange: Option<Exchange>,
         /// The eventfd that wakes the application.
         wake: OwnedFd,
     },

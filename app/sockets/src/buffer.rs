@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use weever_app_ring::{Fragment, Frame, INFO_SIZE, PackedInfo, PacketFlags, PacketInfo};
+use weever_app_ring::{Fragment, Frame, PackedInfo, PacketFlags, PacketInfo};
 
 use crate::error::Error;
 use crate::queue::AppQueue;
@@ -120,7 +120,7 @@ impl<'q> RxBuf<'q> {
         let (queue, socket, channel) = (self.queue, self.socket, self.channel);
         let Parts { first, more } = self.parts.take().expect("taken by value only");
         queue.release(channel, more.into_iter().map(|part| part.frame));
-        TxBuf { queue, socket, channel, info, frame: Some(first.frame) }
+        TxBuf { queue, socket, channel, info, frame: Some(first.frame), start: first.offset }
     }
 }
 
@@ -205,13 +205,15 @@ pub struct TxBuf<'q> {
     pub(crate) info: PackedInfo,
     /// `None` only while it is taken apart.
     pub(crate) frame: Option<Frame>,
+    /// Where in the frame its space begins.
+    pub(crate) start: u16,
 }
 
 impl TxBuf<'_> {
     /// The space for the payload: as long as the longest one of a single frame.
     pub fn space(&mut self) -> &mut [u8] {
         let frame = self.frame.as_mut().expect("taken by value only");
-        self.queue.frames_of(self.channel).space(frame)
+        self.queue.frames_of(self.channel).space(frame, self.start)
     }
 
     /// Sends it to this peer, with these options, instead of the socket's own peer or the sender
@@ -241,7 +243,7 @@ impl TxBuf<'_> {
             return Err(Error::TooLong { len, most });
         }
         let frame = self.frame.take().expect("taken by value only");
-        let first = Part { frame, offset: INFO_SIZE, len: len as u16 };
+        let first = Part { frame, offset: self.start, len: len as u16 };
         self.queue.submit(self.channel, self.socket, &self.info, Parts { first, more: Vec::new() })
     }
 }

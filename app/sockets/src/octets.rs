@@ -2,7 +2,7 @@
 //!
 //! Both borrow their queue, so that none outlives it, and give their frames back when dropped.
 
-use weever_app_ring::{Frame, INFO_SIZE};
+use weever_app_ring::Frame;
 
 use crate::error::Error;
 use crate::queue::AppQueue;
@@ -105,8 +105,7 @@ impl StreamTxBuf<'_> {
     /// The space for octets.
     pub fn space(&mut self) -> &mut [u8] {
         let Some(frame) = self.frame.as_mut() else { return &mut [] };
-        let skip = usize::from(self.start - INFO_SIZE);
-        &mut self.queue.frames_of(self.channel).space(frame)[skip..]
+        self.queue.frames_of(self.channel).space(frame, self.start)
     }
 
     /// Sends the first `len` octets of its [space](Self::space), behind everything that was written to

@@ -43,14 +43,15 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    pub(crate) fn map(memory: OwnedFd, wake: OwnedFd) -> Result<Channel, Error> {
-        let end = AppEnd::map(memory)?;
+    fn map(memory: OwnedFd, wake: OwnedFd, frames: Option<OwnedFd>) -> Result<Channel, Error> {
+        let end = AppEnd::map_with(memory, frames)?;
         let frames = end.frames().clone();
         Ok(Channel { end: RefCell::new(end), frames, wake })
     }
 
-    pub(crate) fn descriptors(&self) -> [RawFd; 2] {
-        [self.wake.as_raw_fd(), self.frames.descriptor().as_raw_fd()]
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
+        let frames = self.frames.descriptors().map(|fd| fd.as_raw_fd());
+        std::iter::once(self.wake.as_raw_fd()).chain(frames)
     }
 
     pub(crate) fn commit(&self) -> Result<(), Error> {
@@ -82,19 +83,21 @@ pub(crate) fn open_queue(
     backend.send(&Request::OpenQueue { version, name, ring_len, frames, frame_size, slot })?;
     let missing = || Error::Protocol("a descriptor is missing".into());
     let (answer, descriptors) = backend.receive(true)?.ok_or_else(missing)?;
-    let Response::Queue { queue, channels, key, shares_ports } = accepted(answer)? else {
+    let Response::Queue { queue, channels, key, shares_ports, trusted } = accepted(answer)? else {
         return Err(Error::Protocol("no queue in the answer".into()));
     };
-    if descriptors.len() != 1 + 2 * channels as usize || channels == 0 {
+    if descriptors.len() != 1 + 2 * channels as usize + trusted.len() || channels == 0 {
         let got = descriptors.len();
         return Err(Error::Protocol(format!("{got} descriptors for {channels} channels")));
     }
     let mut descriptors = descriptors.into_iter();
-    let wake = descriptors.next().ok_or_else(missing)?;
+    let mut next = || descriptors.next().ok_or_else(missing);
+    let wake = next()?;
     let mut opened = Vec::new();
-    while let Some(memory) = descriptors.next() {
-        let wake = descriptors.next().ok_or_else(missing)?;
-        opened.push(Channel::map(memory, wake)?);
+    for channel in 0..channels {
+        let (memory, wake) = (next()?, next()?);
+        let frames = if trusted.contains(&channel) { Some(next()?) } else { None };
+        opened.push(Channel::map(memory, wake, frames)?);
     }
     Ok(OpenedQueue { name: (queue, key), wake, channels: opened, shares_ports })
 }

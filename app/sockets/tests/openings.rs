@@ -35,7 +35,10 @@ fn open(answers: impl IntoIterator<Item = Answer>) -> Result<AppQueue, Error> {
 }
 
 fn queue(channels: u32, descriptors: Vec<OwnedFd>) -> Result<AppQueue, Error> {
-    open([(Response::Queue { queue: 1, channels, key: 1, shares_ports: false }, descriptors)])
+    open([(
+        Response::Queue { queue: 1, channels, key: 1, shares_ports: false, trusted: Vec::new() },
+        descriptors,
+    )])
 }
 
 fn nothing() -> OwnedFd {

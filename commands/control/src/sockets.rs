@@ -121,11 +121,16 @@ fn of_queues(queues: &[AppQueueStatus]) -> Table {
         ("uid", right),
         ("sockets", right),
     ];
-    let mut table = Table::new(&[&own[..], &COUNTS].concat());
+    // The workers in whose frames a queue works.
+    let zero_copy = |queue: &AppQueueStatus| match &queue.zero_copy[..] {
+        [] => "-".to_owned(),
+        workers => workers.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
+    };
+    let mut table = Table::new(&[&own[..], &COUNTS, &[("zero-copy", left)]].concat());
     for queue in queues {
         let numbers = [queue.pid.to_string(), queue.uid.to_string(), grouped(queue.sockets)];
         let own = [queue.queue.to_string(), queue.application.clone()].into_iter().chain(numbers);
-        table.row(own.chain(counted(&queue.counts)));
+        table.row(own.chain(counted(&queue.counts)).chain([zero_copy(queue)]));
     }
     table
 }
@@ -177,6 +182,7 @@ mod tests {
             uid: 1000,
             sockets: 2,
             counts,
+            zero_copy: vec![0, 1],
         };
         let socket = SocketStatus {
             socket: 4,
@@ -217,8 +223,8 @@ mod tests {
         let expected = "\
 up 1.0 s, /run/apps: 1 queues, 2 sockets
 
-queue  application  pid   uid  sockets  received  sent  dropped  refused  errors
-    1  resolver      42  1000        2     1,000     7        3        0       0
+queue  application  pid   uid  sockets  received  sent  dropped  refused  errors  zero-copy
+    1  resolver      42  1000        2     1,000     7        3        0       0  0,1
 
 socket  queue  application  state  local   peer  received  sent  dropped  refused  errors  groups
      4      1  resolver     open   *:5353  *        1,000     7        3        0       0  224.0.0.251%eth0

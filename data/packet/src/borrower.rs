@@ -29,6 +29,11 @@ impl Borrower {
         loans(shared).filter(|number| *number == self.number).count()
     }
 
+    /// Whether it has this frame.
+    pub(crate) fn has(&self, index: u32) -> bool {
+        self.owner.shared().loan(index).is_some_and(|loan| loan.borrower() == self.number)
+    }
+
     pub(crate) fn is_of(&self, owner: &Arc<Owner>) -> bool {
         self.owner.as_ptr() == owner.as_ptr()
     }

@@ -6,7 +6,8 @@
 //! depot, so the packet path neither locks nor allocates. A `Buffer` is the unique owner of its
 //! frame: dropping one anywhere returns the frame to its pool, only more slowly than
 //! [`PoolCache::free`]. A frame that a device or an application gets is lent to a [`Borrower`], and
-//! frames that it gives back are checked.
+//! frames that it gives back are checked. A program that shares a pool's memory has a fixed number of frames, of
+//! which an [`Exchange`] swaps one for each packet that passes.
 //!
 //! This crate knows neither graphs nor protocols (design/0000 §3, rule 5).
 #![allow(
@@ -18,6 +19,7 @@ mod borrower;
 mod buffer;
 mod burst;
 mod depot;
+mod exchange;
 mod frames;
 mod meta;
 #[cfg(not(miri))]
@@ -37,6 +39,7 @@ mod sync {
 pub use borrower::{Borrower, Census};
 pub use buffer::Buffer;
 pub use burst::{BURST, Bits, Burst, Mask, bits, first_n, number_of};
+pub use exchange::{Exchange, Lease};
 pub use frames::Takers;
 pub use meta::{Endpoints, Flags, Fragment, Meta, NO_IFACE, NOWHERE};
 pub use pool::{LARGE_FRAME, Pool, PoolConfig};

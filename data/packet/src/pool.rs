@@ -117,6 +117,19 @@ impl Pool {
         Ok(Pool::of(config, region))
     }
 
+    /// Maps a pool whose memory can be [shared](Region::memfd) with a program that is trusted. [`HugePages`] and the node
+    /// have no effect.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    #[cfg(not(miri))]
+    pub fn shareable(config: PoolConfig) -> Result<Pool, PoolError> {
+        config.check()?;
+        let region = Region::shareable(config.bytes())?;
+        // Who maps the memory promises to touch only frames that were given to them: see `Region::memfd`.
+        Ok(Pool::of(config, region))
+    }
+
     /// A pool whose frames lie in `region`, which an application or a device may share:
     /// [`HugePages`] and the node have no effect.
     ///

@@ -1,7 +1,7 @@
 //! The memory that frames live in.
 
 #[cfg(not(miri))]
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 use rustix::io::Errno;
@@ -61,6 +61,14 @@ pub enum PoolError {
         /// The reason.
         why: String,
     },
+    /// There are not as many free frames.
+    #[error("pool: {wanted} frames are wanted, {available} are free; raise the number of frames")]
+    Exhausted {
+        /// How many were asked for.
+        wanted: usize,
+        /// How many there are.
+        available: usize,
+    },
     /// Too many have frames of the pool.
     #[error("pool: 4095 queues and applications have frames of it; close some")]
     Borrowers,
@@ -73,6 +81,8 @@ const PAGE: usize = 4096;
 pub struct Region {
     memory: memory::Memory,
     huge: bool,
+    #[cfg(not(miri))]
+    memfd: Option<OwnedFd>,
 }
 
 impl Region {
@@ -89,12 +99,12 @@ impl Region {
         if huge == HugePages::Try
             && let Ok(memory) = memory::Memory::huge(len, node)
         {
-            return Ok(Region { memory, huge: true });
+            return Ok(Region::of(memory, true));
         }
         let bytes = len.next_multiple_of(PAGE);
         match available() {
             Some(available) if bytes > available => Err(PoolError::Memory { bytes, available }),
-            _ => Ok(Region { memory: memory::Memory::ordinary(bytes, huge, node)?, huge: false }),
+            _ => Ok(Region::of(memory::Memory::ordinary(bytes, huge, node)?, false)),
         }
     }
 
@@ -105,7 +115,36 @@ impl Region {
     /// [`PoolError::Foreign`] or [`PoolError::Map`].
     #[cfg(not(miri))]
     pub fn shared(memfd: &OwnedFd, len: usize) -> Result<Region, PoolError> {
-        Ok(Region { memory: memory::Memory::shared(memfd, len)?, huge: false })
+        Ok(Region::of(memory::Memory::shared(memfd, len)?, false))
+    }
+
+    /// Maps at least `len` zeroed bytes of a new memfd, whose size is sealed, to be [shared](Self::memfd) with a program.
+    ///
+    /// # Errors
+    /// [`PoolError::Map`].
+    #[cfg(not(miri))]
+    pub fn shareable(len: usize) -> Result<Region, PoolError> {
+        let len = len.next_multiple_of(PAGE);
+        let memfd = memory::sealed(len)?;
+        let region = Region::shared(&memfd, len)?;
+        Ok(Region { memfd: Some(memfd), ..region })
+    }
+
+    /// The memfd of a [shareable](Self::shareable) region. Whoever maps it can reach all of its frames, and promises by
+    /// the `unsafe` that this takes to touch those only that a pool over this region has [given](crate::Exchange) to
+    /// them. Nothing can hold a process to it that gets the descriptor: it is trusted, or does not get it.
+    #[cfg(not(miri))]
+    pub fn memfd(&self) -> Option<BorrowedFd<'_>> {
+        self.memfd.as_ref().map(AsFd::as_fd)
+    }
+
+    fn of(memory: memory::Memory, huge: bool) -> Region {
+        Region {
+            memory,
+            huge,
+            #[cfg(not(miri))]
+            memfd: None,
+        }
     }
 
     /// The first byte.
@@ -153,7 +192,9 @@ mod memory {
     use std::os::fd::OwnedFd;
     use std::ptr::{NonNull, null_mut};
 
-    use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+    use rustix::fs::{
+        MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+    };
     use rustix::io::Errno;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
@@ -166,6 +207,16 @@ mod memory {
     pub(super) struct Memory {
         pub(super) start: NonNull<u8>,
         pub(super) len: usize,
+    }
+
+    /// A memfd of so many bytes, whose size is fixed.
+    pub(super) fn sealed(len: usize) -> Result<OwnedFd, PoolError> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memfd = memfd_create(c"weever-frames", flags).map_err(failed(len, "memfd_create"))?;
+        ftruncate(&memfd, len as u64).map_err(failed(len, "ftruncate"))?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        fcntl_add_seals(&memfd, seals).map_err(failed(len, "sealing"))?;
+        Ok(memfd)
     }
 
     fn failed(bytes: usize, what: &'static str) -> impl Fn(Errno) -> PoolError {

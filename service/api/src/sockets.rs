@@ -98,6 +98,8 @@ pub struct AppQueueStatus {
     /// The counts of its sockets that are open and of those that were closed.
     #[serde(flatten)]
     pub counts: SocketCounts,
+    /// The workers in whose own frames it works, so that nothing is copied.
+    pub zero_copy: Vec<u32>,
 }
 
 /// A socket of an application.

@@ -9,7 +9,7 @@ use common::steered::{Bench, STACK, config};
 use common::temporary_path;
 use weever_app_sockets::{AppQueue, Event, QueueConfig};
 use weever_daemon::config::Share;
-use weever_service_api::{FlowStatus, Flows};
+use weever_service_api::{FlowStatus, Flows, SocketsRequest};
 use weever_testbed::require_net_admin;
 
 const PORT: u16 = 5000;
@@ -88,5 +88,78 @@ fn the_sockets_of_an_application_lead_to_its_queue() {
 
     queue.close(socket).unwrap();
     await_flows(&bench, "it is closed", |flows| of_origin(flows, "application").is_empty());
+    assert_eq!(bench.stack.stop().failure, None);
+}
+
+/// What a device has received is read, rewritten and sent in the same frames, for one application at one worker.
+#[test]
+fn an_application_with_a_queue_to_itself_works_in_the_frames_of_its_packets() {
+    require_net_admin!();
+    let user = rustix::process::getuid().as_raw();
+    let policy = format!("{POLICY}trusted = [{user}]\n");
+    let mut config = config(&policy, None, Share::None);
+    let path = temporary_path();
+    config.apps = Some(path.clone());
+    let bench = Bench::start(config);
+    let connect = |name: &str| {
+        let path = path.clone();
+        AppQueue::connect(&QueueConfig { path, name: name.into(), ..QueueConfig::default() })
+    };
+    let (queue, other) = (connect("kv").unwrap(), connect("other").unwrap());
+    assert!(queue.is_zero_copy() && !other.is_zero_copy());
+    let sockets = bench.ask(|client| client.call(&SocketsRequest { most: 10 }).unwrap());
+    let zero_copy = |name: &str| {
+        let queue = sockets.queues.iter().find(|queue| queue.application == name);
+        queue.map(|queue| queue.zero_copy.clone())
+    };
+    assert_eq!((zero_copy("kv"), zero_copy("other")), (Some(vec![1]), Some(vec![])));
+
+    queue.bind_udp(SocketAddr::from((STACK, PORT))).unwrap();
+    await_flows(&bench, "the socket is a flow", |flows| {
+        of_origin(flows, "application").iter().any(|flow| flow.queues == [1])
+    });
+    let client = bench.client(4000);
+    client.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    client.connect((STACK, PORT)).unwrap();
+    let (mut by_worker, mut answer) = ([0; 2], [0; 2000]);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            for round in 0..500u32 {
+                let question = vec![round as u8; 1 + round as usize * 3 % 1400];
+                let end = Instant::now() + Duration::from_secs(60);
+                loop {
+                    client.send(&question).unwrap();
+                    let answered = client.recv(&mut answer);
+                    // An answer that came late is one to an earlier round.
+                    if answered
+                        .is_ok_and(|len| answer[1..len] == question[1..] && answer[0] == b'!')
+                    {
+                        break;
+                    }
+                    assert!(Instant::now() < end, "round {round}");
+                }
+            }
+        });
+        while !asking.is_finished() {
+            queue.wait(Some(Duration::from_millis(5))).unwrap();
+            while let Some(event) = queue.next().unwrap() {
+                let Event::Datagram(datagram) = event else { continue };
+                by_worker[usize::from(datagram.worker())] += 1;
+                let len = datagram.len();
+                let mut answer = datagram.into_answer();
+                answer.space()[0] = b'!';
+                answer.send(len).unwrap();
+            }
+        }
+        asking.join().unwrap();
+    });
+    assert!(by_worker[1] >= 500 - 10, "{by_worker:?}");
+    drop(queue);
+    let again = Instant::now() + Duration::from_secs(60);
+    // The workers have let go of the queue's frames a moment later, and the next program gets them.
+    while !connect("kv").unwrap().is_zero_copy() {
+        assert!(Instant::now() < again, "the frames are not free again");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     assert_eq!(bench.stack.stop().failure, None);
 }

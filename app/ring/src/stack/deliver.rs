@@ -197,7 +197,7 @@ impl StackEnd {
     }
 
     /// Takes lent frames from the fill ring.
-    fn refill(&mut self) -> Result<(), ChannelError> {
+    pub(super) fn refill(&mut self) -> Result<(), ChannelError> {
         for _ in 0..REFILL {
             let Some(entry) = self.fill.pop()? else { break };
             if self.take_from_application(entry.frame, Holder::Stack) {

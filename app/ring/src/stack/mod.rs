@@ -2,6 +2,7 @@
 //! comes from it in `transmit`.
 
 mod deliver;
+mod swap;
 mod transmit;
 
 use std::os::fd::BorrowedFd;
@@ -86,23 +87,28 @@ impl StackEnd {
     /// See [`SharedMemory::create`].
     pub fn create(geometry: Geometry) -> Result<StackEnd, ChannelError> {
         let memory = Arc::new(SharedMemory::create(geometry)?);
+        let holders = vec![Holder::Application; geometry.frames as usize];
+        Ok(StackEnd::over(memory, holders))
+    }
+
+    fn over(memory: Arc<SharedMemory>, holders: Vec<Holder>) -> StackEnd {
         // SAFETY: `memory` is a field of the same struct as everything that points into it.
         let parts = unsafe { memory.parts() };
-        Ok(StackEnd {
+        StackEnd {
             fill: Consumer::new(parts.fill),
             receive: Producer::new(parts.receive),
             transmit: Consumer::new(parts.transmit),
             completion: Producer::new(parts.completion),
             app: parts.app,
             own: parts.stack,
-            holders: vec![Holder::Application; geometry.frames as usize].into(),
-            free: Vec::with_capacity(geometry.frames as usize),
-            loans: vec![0; geometry.frames as usize].into(),
+            free: Vec::with_capacity(memory.geometry().frames as usize),
+            loans: vec![0; holders.len()].into(),
+            holders: holders.into(),
             parts: Vec::with_capacity(usize::from(u8::MAX) + 1),
             owed: Vec::new(),
             misuse: Misuse::default(),
             memory,
-        })
+        }
     }
 
     /// The memfd, to send to the application.
@@ -176,7 +182,8 @@ impl StackEnd {
 
     /// How many frames each side holds: (application, stack). For checks that none was lost.
     pub fn held(&self) -> (usize, usize) {
-        let ours = self.holders.iter().filter(|h| **h != Holder::Application).count();
-        (self.holders.len() - ours, ours)
+        let theirs = self.holders.iter().filter(|h| **h == Holder::Application).count();
+        // Of frames elsewhere, most are neither side's by the channel.
+        (theirs, (self.geometry().frames as usize).saturating_sub(theirs))
     }
 }

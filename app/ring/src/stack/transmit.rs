@@ -267,7 +267,7 @@ impl StackEnd {
     /// [`ChannelError::Corrupt`]: close the channel.
     #[inline]
     pub fn complete(&mut self) -> Result<(), ChannelError> {
-        for part in self.parts.drain(..) {
+        while let Some(part) = self.parts.pop() {
             self.holders[part.frame as usize] = Holder::Application;
             let pushed = self.completion.push(Entry::frame(part.frame))?;
             debug_assert!(pushed, "room was looked for before");

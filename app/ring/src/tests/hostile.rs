@@ -62,7 +62,7 @@ struct Raw(std::sync::Arc<SharedMemory>);
 impl Raw {
     fn of(stack: &StackEnd) -> Raw {
         let fd = stack.fd().try_clone_to_owned().unwrap();
-        Raw(std::sync::Arc::new(SharedMemory::map(fd).unwrap()))
+        Raw(SharedMemory::map(fd, None).unwrap())
     }
 
     /// Writes entries to a ring that the application produces, whatever is in them.

@@ -1,5 +1,6 @@
 //! Both ends over one channel: payloads, holders of frames, and hostile applications.
 
+mod elsewhere;
 mod hostile;
 mod property;
 mod streams;

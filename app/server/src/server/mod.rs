@@ -8,11 +8,10 @@ mod status;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::Errno;
 use weever_app_ring::control::Response;
 use weever_app_ring::{Geometry, StackEnd};
 use weever_net::demux::{Binding, Bindings, Holder, PortRange, Sharing};
@@ -27,6 +26,7 @@ use crate::ports::Ports;
 use crate::request::ServerError;
 use crate::request::{Identity, OpenedSocket, QueueId, SocketRequest, TransportPort};
 use crate::stats::{SocketCounts, SocketStats};
+use crate::trust::Lender;
 use crate::worker::Command;
 use crate::worker::WorkerHandle;
 
@@ -41,6 +41,8 @@ struct Queue {
     owner: Identity,
     /// The frames of the channel to each worker.
     frames: u32,
+    /// The workers in whose frames its channel is.
+    trusted: Vec<u32>,
     memory: QueueMemory,
     sockets: HashSet<u32>,
     /// The counters of its closed sockets.
@@ -75,6 +77,8 @@ pub struct OpenedQueue {
     pub key: u64,
     /// A channel for each worker, in their order.
     pub channels: Vec<OwnedFd>,
+    /// For those whose frames are the worker's own, by number, the memory that these are in.
+    pub trusted: Vec<(u32, OwnedFd)>,
     /// The application sleeps on it.
     pub wake: OwnedFd,
     /// The application writes to the one of a worker that sleeps, in the channels' order.
@@ -99,6 +103,8 @@ pub struct AppServer {
     /// The first port that is not root's.
     first_port: u16,
     memory: MemoryBound,
+    /// The pool of each worker in whose frames applications may work.
+    pub(crate) lenders: Vec<Option<Lender>>,
     /// The ports of addresses that are the kernel's as well.
     pub(crate) ports: Option<Ports>,
     pub(crate) flows: Flows,
@@ -120,6 +126,7 @@ impl AppServer {
         max_sockets: usize,
     ) -> AppServer {
         AppServer {
+            lenders: workers.iter().map(|_| None).collect(),
             workers,
             queues: BTreeMap::new(),
             sockets: BTreeMap::new(),
@@ -213,20 +220,25 @@ impl AppServer {
         self.memory.check(each.saturating_mul(self.workers.len()), open)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = eventfd(0, flags).map_err(ServerError::system("eventfd"))?;
-        let clone = |fd: &OwnedFd| fd.as_fd().try_clone_to_owned();
-        let failed = |error: std::io::Error| ServerError::System {
-            call: "dup",
-            source: Errno::from_io_error(&error).unwrap_or(Errno::IO),
-        };
-        let (mut channels, mut worker_wakes, mut ends) = (Vec::new(), Vec::new(), Vec::new());
-        for worker in &self.workers {
-            let end = StackEnd::create(geometry)?;
-            channels.push(end.fd().try_clone_to_owned().map_err(failed)?);
-            worker_wakes.push(clone(&worker.wake).map_err(failed)?);
-            ends.push((Box::new(end), clone(&wake).map_err(failed)?));
+        let clone = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map_err(ServerError::dup);
+        let (mut channels, mut trusted) = (Vec::new(), Vec::new());
+        let (mut worker_wakes, mut ends) = (Vec::new(), Vec::new());
+        for (number, worker) in (0..).zip(&self.workers) {
+            let lender = self.lenders[number as usize].as_mut();
+            let lent = lender.map(|lender| lender.channel(&owner, geometry)).transpose()?.flatten();
+            let (end, exchange) = match lent {
+                Some((end, exchange)) => (end, Some(exchange)),
+                None => (StackEnd::create(geometry)?, None),
+            };
+            channels.push(clone(end.fd())?);
+            if let Some(memory) = end.frames_fd() {
+                trusted.push((number, clone(memory)?));
+            }
+            worker_wakes.push(clone(worker.wake.as_fd())?);
+            ends.push((Box::new(end), exchange, clone(wake.as_fd())?));
         }
-        let memory =
-            QueueMemory { each, channels: ends.iter().map(|(end, _)| end.memory_use()).collect() };
+        let channels_use = ends.iter().map(|(end, ..)| end.memory_use()).collect();
+        let memory = QueueMemory { each, channels: channels_use };
         let id = self.next_queue;
         self.next_queue += 1;
         let key = new_key();
@@ -236,18 +248,20 @@ impl AppServer {
                 key,
                 owner,
                 frames: geometry.frames,
+                trusted: trusted.iter().map(|(worker, _)| *worker).collect(),
                 memory,
                 sockets: HashSet::new(),
                 closed: SocketCounts::default(),
             },
         );
-        for (worker, (channel, wake)) in ends.into_iter().enumerate() {
-            if let Err(error) = self.tell(worker, Command::AddQueue { queue: id, channel, wake }) {
+        for (worker, (channel, exchange, wake)) in ends.into_iter().enumerate() {
+            let add = Command::AddQueue { queue: id, channel, exchange, wake };
+            if let Err(error) = self.tell(worker, add) {
                 self.close_queue(id)?;
                 return Err(error);
             }
         }
-        Ok(OpenedQueue { id, key, channels, wake, worker_wakes })
+        Ok(OpenedQueue { id, key, channels, trusted, wake, worker_wakes })
     }
 
     /// Closes a queue and all its sockets; the content of its rings is lost.

@@ -50,8 +50,9 @@ impl AppServer {
             let mut counts = queue.closed;
             let sockets = queue.sockets.iter().filter_map(|socket| self.sockets.get(socket));
             sockets.for_each(|socket| counts += socket.counts());
-            let (id, owner, frames) = (*id, queue.owner.clone(), queue.frames);
-            QueueStatus { id, owner, sockets: queue.sockets.len(), counts, frames }
+            let (owner, trusted) = (queue.owner.clone(), queue.trusted.clone());
+            let (sockets, frames) = (queue.sockets.len(), queue.frames);
+            QueueStatus { id: *id, owner, sockets, counts, frames, trusted }
         })
     }
 

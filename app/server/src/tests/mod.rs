@@ -6,6 +6,7 @@ mod ports;
 mod sharing;
 mod strangers;
 mod streams;
+mod trust;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -68,7 +69,7 @@ impl HostNetwork for Joined {
 }
 
 fn bench() -> Bench {
-    let pool = Pool::new(PoolConfig { frames: 128, ..PoolConfig::default() }).unwrap();
+    let pool = Pool::shareable(PoolConfig { frames: 128, ..PoolConfig::default() }).unwrap();
     let large = Pool::new(PoolConfig::large(64)).unwrap();
     let joined = Joined::default();
     let (mut link, server) =

@@ -116,7 +116,8 @@ impl AppQueue {
     /// [`Error::Disconnected`] when the stack is gone, [`Error::Channel`], [`Error::System`].
     pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, Error> {
         self.commit()?;
-        let start = Instant::now();
+        // The clock is not read while there is work.
+        let mut start = None;
         loop {
             if self.is_ready()? {
                 return Ok(true);
@@ -124,7 +125,7 @@ impl AppQueue {
             if self.backend.borrow_mut().work()? {
                 continue;
             }
-            let passed = start.elapsed();
+            let passed = start.get_or_insert_with(Instant::now).elapsed();
             let left = timeout.map(|timeout| timeout.saturating_sub(passed));
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(false);
@@ -234,9 +235,21 @@ impl AppQueue {
         held.fold((0, 0), |(free, lent), (f, l)| (free + f, lent + l))
     }
 
-    /// The sizes of rings and frames.
+    /// How many frames all channels have together. Those in which packets are received and sent may be fewer than were
+    /// asked for.
+    pub fn frame_count(&self) -> u32 {
+        self.channels.iter().map(|channel| channel.end.borrow().geometry().frames).sum()
+    }
+
+    /// The sizes of rings and frames that were asked for.
     pub fn geometry(&self) -> Geometry {
         self.config.geometry
+    }
+
+    /// Whether it works in the frames in which the stack receives and sends, at one worker at least: a payload of a single
+    /// frame is not copied there.
+    pub fn is_zero_copy(&self) -> bool {
+        self.channels.iter().any(|channel| channel.frames.is_trusted())
     }
 
     /// How many channels there are: one for each worker of the stack.

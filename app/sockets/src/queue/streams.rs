@@ -140,7 +140,7 @@ impl AppQueue {
         let (mut done, mut frames) = (0, 0);
         for part in octets.chunks(size).take(room as usize) {
             let Some(mut frame) = end.alloc()? else { break };
-            end.payload_mut(&mut frame)[..part.len()].copy_from_slice(part);
+            end.frames().space(&mut frame, INFO_SIZE)[..part.len()].copy_from_slice(part);
             match end.submit_stream(frame, stream.number, (INFO_SIZE, part.len() as u16)) {
                 Ok(()) => {}
                 Err(SubmitError::Full(frame) | SubmitError::Range { frame, .. }) => {

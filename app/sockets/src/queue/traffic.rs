@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use weever_app_ring::{AppEnd, INFO_SIZE, Kind, PackedInfo, Received, SubmitError};
+use weever_app_ring::{AppEnd, Kind, PackedInfo, Received, SubmitError};
 
 use super::AppQueue;
 use crate::buffer::{Part, Parts, RxBuf, SendOptions, TxBuf};
@@ -23,8 +23,10 @@ impl AppQueue {
     #[allow(clippy::should_implement_trait, reason = "it can fail, and ends for now, not for good")]
     #[inline]
     pub fn next(&self) -> Result<Option<Event<'_>>, Error> {
-        if let Some(event) = self.take_next()? {
-            return Ok(Some(event));
+        match self.take_next() {
+            Ok(None) => {}
+            // As it is: an event that is taken apart and put together is copied each time.
+            found => return found,
         }
         if self.turn()? { self.take_next() } else { Ok(None) }
     }
@@ -109,9 +111,10 @@ impl AppQueue {
             loop {
                 let received = self.channels[current].end.borrow_mut().receive()?;
                 let Some(received) = received else { break };
-                if let Some(event) = self.event(current as u16, received)? {
-                    self.current.set(current);
-                    return Ok(Some(event));
+                self.current.set(current);
+                match self.event(current as u16, received) {
+                    Ok(None) => {}
+                    found => return found,
                 }
             }
             current = if current + 1 < count { current + 1 } else { 0 };
@@ -192,7 +195,8 @@ impl AppQueue {
         let frame = self.channels[usize::from(channel)].end.borrow_mut().alloc()?;
         let frame = Some(frame.ok_or(Error::WouldBlock)?);
         let info = SendOptions::default().info(ITS_PEER);
-        Ok(TxBuf { queue: self, socket, channel, info, frame })
+        let start = self.frames_of(channel).room();
+        Ok(TxBuf { queue: self, socket, channel, info, frame, start })
     }
 
     /// A free frame for any of the queue's sockets: say [by which](TxBuf::by) before it is sent. Does
@@ -205,7 +209,8 @@ impl AppQueue {
             if let Some(frame) = there.end.borrow_mut().alloc()? {
                 let info = SendOptions::default().info(ITS_PEER);
                 let (socket, frame) = (UdpSocket::NONE, Some(frame));
-                return Ok(TxBuf { queue: self, socket, channel, info, frame });
+                let start = there.frames.room();
+                return Ok(TxBuf { queue: self, socket, channel, info, frame, start });
             }
         }
         Err(Error::WouldBlock)
@@ -242,7 +247,7 @@ impl AppQueue {
         let channel = self.with(socket, |entry| entry.home.get())?;
         let parts = {
             let mut end = self.channels[usize::from(channel)].end.borrow_mut();
-            let size = usize::from(end.geometry().payload_size());
+            let size = usize::from(end.payload_size());
             let most = LONGEST.min(size * (usize::from(u8::MAX) + 1));
             if payload.len() > most {
                 return Err(Error::TooLong { len: payload.len(), most });
@@ -272,6 +277,13 @@ impl AppQueue {
             if nowhere { Err(Error::NoDestination) } else { Ok(entry.number) }
         });
         let mut end = self.channels[usize::from(channel)].end.borrow_mut();
+        if let Ok(Ok(number)) = number
+            && more.is_empty()
+        {
+            let Part { frame, offset, len } = first;
+            let sent = end.submit(frame, number, *info, (offset, len, 0));
+            return sent.or_else(|error| refused(&mut end, error));
+        }
         let count = more.len() + 1;
         let parts = std::iter::once(first).chain(more);
         // All of a datagram or nothing.
@@ -284,17 +296,23 @@ impl AppQueue {
             }
         };
         for (i, Part { frame, offset, len }) in parts.enumerate() {
-            match end.submit(frame, number, *info, (offset, len, (count - 1 - i) as u8)) {
-                Ok(()) => {}
-                Err(SubmitError::Full(frame) | SubmitError::Range { frame, .. }) => {
-                    end.release(frame);
-                    return Err(Error::WouldBlock);
-                }
-                Err(SubmitError::Channel(error)) => return Err(error.into()),
-                Err(other) => return Err(Error::Protocol(other.to_string())),
-            }
+            let sent = end.submit(frame, number, *info, (offset, len, (count - 1 - i) as u8));
+            sent.or_else(|error| refused(&mut end, error))?;
         }
         Ok(())
+    }
+}
+
+/// A frame that cannot be sent is free again.
+#[cold]
+fn refused(end: &mut AppEnd, error: SubmitError) -> Result<(), Error> {
+    match error {
+        SubmitError::Full(frame) | SubmitError::Range { frame, .. } => {
+            end.release(frame);
+            Err(Error::WouldBlock)
+        }
+        SubmitError::Channel(error) => Err(error.into()),
+        other => Err(Error::Protocol(other.to_string())),
     }
 }
 
@@ -303,7 +321,8 @@ fn copied(end: &mut AppEnd, payload: &[u8], size: usize) -> Result<Parts, Error>
     let mut next = |bytes: &[u8]| -> Result<Option<Part>, Error> {
         let Some(mut frame) = end.alloc()? else { return Ok(None) };
         end.payload_mut(&mut frame)[..bytes.len()].copy_from_slice(bytes);
-        Ok(Some(Part { frame, offset: INFO_SIZE, len: bytes.len() as u16 }))
+        let offset = end.frames().room();
+        Ok(Some(Part { frame, offset, len: bytes.len() as u16 }))
     };
     let (head, rest) = payload.split_at(payload.len().min(size));
     let first = next(head)?.ok_or(Error::WouldBlock)?;

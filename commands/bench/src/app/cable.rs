@@ -29,12 +29,13 @@ pub(crate) struct Cable {
 
 /// A host at one end of a cable, and the other end.
 pub(crate) fn cable() -> Result<(HostBuilder, Cable), BenchError> {
-    let pool = || Pool::new(PoolConfig::default()).map_err(BenchError::of(FAILED));
+    let pool = Pool::shareable(PoolConfig::default()).map_err(BenchError::of(FAILED))?;
     let (ours, mut theirs) = pair(&MemoryConfig::default()).map_err(BenchError::of(FAILED))?;
     let queue = theirs.take_queues().pop();
     let queue = queue.ok_or_else(|| BenchError::of(FAILED)("it has no queue"))?;
-    let far = Cable { queue, pool: pool()?, host_mac: ours.info().mac };
-    let mut builder = HostBuilder::new(pool()?);
+    // A cable in memory carries frames as they are: like those of a device, they are of the host's pool.
+    let far = Cable { queue, pool: pool.clone(), host_mac: ours.info().mac };
+    let mut builder = HostBuilder::new(pool);
     let link = builder.link(Box::new(ours));
     let address = format!("{HOST}/{}", Fixture::PREFIX).parse().map_err(BenchError::of(FAILED))?;
     let interface = InterfaceConfig::new("eth0", link).address(address);

@@ -15,7 +15,7 @@ use weever_engine::Mode;
 use weever_examples_apps::{echo, keyvalue};
 use weever_host::{HostBuilder, InterfaceConfig, Prefix, Route};
 use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig};
-use weever_packet::{Pool, PoolConfig};
+use weever_packet::{Pool, PoolConfig, PoolError};
 use weever_testbed::{Fixture, allowed_cores};
 use weever_wire::MacAddr;
 
@@ -58,7 +58,14 @@ impl Kind {
 }
 
 pub(crate) fn builder(failed: &'static str) -> Result<HostBuilder, BenchError> {
-    let pool = Pool::new(PoolConfig::default()).map_err(BenchError::of(failed))?;
+    builder_in(Pool::new(PoolConfig::default()), failed)
+}
+
+fn builder_in(
+    pool: Result<Pool, PoolError>,
+    failed: &'static str,
+) -> Result<HostBuilder, BenchError> {
+    let pool = pool.map_err(BenchError::of(failed))?;
     let device = AfXdp::open(&AfXdpConfig::new(DEVICE, pool.clone()));
     builder_on(device.map_err(BenchError::of(failed))?, pool, failed)
 }
@@ -81,7 +88,10 @@ pub(crate) fn builder_on(
 /// The stack in the server's thread, which polls.
 pub(crate) fn library(gate: &Gate, kind: Kind) -> Result<(), BenchError> {
     let failed = "library";
-    let library = Library::start(builder(failed)?, Duration::from_millis(10));
+    // As a stack that is described by a line of text has it: nothing is copied between device and program.
+    let config = PoolConfig { frames: 10_240, ..PoolConfig::default() };
+    let builder = builder_in(Pool::shareable(config), failed)?;
+    let library = Library::start(builder, Duration::from_millis(10));
     let library = library.map_err(BenchError::of(failed))?;
     let config = QueueConfig { spin: Duration::from_secs(1), ..QueueConfig::default() };
     let queue = library.queue(&config).map_err(BenchError::of(failed))?;

@@ -8,6 +8,7 @@ use weever_plan::policy::{
     Class, CoreLocality, Dedication, Document, PathCosts, QueueMode, Queues, Sharing, SharingMode,
 };
 
+use super::TrustedApp;
 use super::objective::{objective, only_setting};
 use super::section::{Reader, Section, Value};
 use crate::{Position, Problem, Problems, filter};
@@ -70,6 +71,7 @@ pub(super) struct Decoded {
     pub(super) searches: Searches,
     /// The limits of applications whose class has limits of its own.
     pub(super) searches_of: BTreeMap<String, Searches>,
+    pub(super) trusted: Vec<TrustedApp>,
     pub(super) simplify: bool,
     pub(super) errors: Problems,
     /// The positions of the classes.
@@ -108,7 +110,7 @@ pub(super) fn decode(text: &str) -> Decoded {
     let sharing = tables(&mut top, "sharing", false);
     let searches = tables(&mut top, "searches", false);
     let mut places = (Vec::new(), Vec::new());
-    let mut apps = Vec::new();
+    let (mut apps, mut trusted) = (Vec::new(), Vec::new());
     let mut searches_of = BTreeMap::new();
     for (number, table) in classes.into_iter().enumerate() {
         let (class, place, tokens) = class(&mut reader, number, table, &mut apps);
@@ -121,7 +123,10 @@ pub(super) fn decode(text: &str) -> Decoded {
         places.0.push(place);
     }
     for table in dedications {
-        if let Some((app, queue, place)) = dedication(&mut reader, table) {
+        if let Some((app, queue, users, place)) = dedication(&mut reader, table) {
+            if !users.is_empty() {
+                trusted.push(TrustedApp { app: app.to_owned(), queue, users });
+            }
             document.dedicate.push(Dedication { app: app_number(&mut apps, app), queue });
             places.1.push(place);
         }
@@ -137,6 +142,7 @@ pub(super) fn decode(text: &str) -> Decoded {
         apps,
         searches,
         searches_of,
+        trusted,
         simplify,
         errors: reader.errors,
         classes,
@@ -299,13 +305,17 @@ fn mode(section: &mut Section<'_, '_, '_>) -> Option<QueueMode> {
 fn dedication<'d>(
     reader: &mut Reader<'_>,
     (table, span): Table<'d>,
-) -> Option<(&'d str, u32, Position)> {
-    let mut section = Section::new(reader, table, span.clone(), "a dedication", &["app", "queue"]);
+) -> Option<(&'d str, u32, Vec<u32>, Position)> {
+    let known = ["app", "queue", "trusted"];
+    let mut section = Section::new(reader, table, span.clone(), "a dedication", &known);
     let app = section.required("app", "the application's name, as `app = \"kv\"`");
     let app = app.and_then(|value| section.text("app", value));
     let queue = section.required("queue", "the application's queue, as `queue = 5`");
     let queue = queue.and_then(|value| section.number("queue", value, 0..=MAX_QUEUES - 1));
-    Some((app?, queue? as u32, section.reader.place(&span)))
+    let users = section.get("trusted");
+    let users = users.map(|value| section.numbers("trusted", value, 0..=u32::MAX.into()));
+    let users = users.into_iter().flatten().map(|user| user as u32).collect();
+    Some((app?, queue? as u32, users, section.reader.place(&span)))
 }
 
 fn locality(reader: &mut Reader<'_>, (table, span): Table<'_>) -> CoreLocality {

@@ -49,10 +49,23 @@ pub struct CheckedPolicy {
     pub searches: Searches,
     /// The same for applications whose class has limits of its own, by their names.
     pub searches_of: BTreeMap<String, Searches>,
+    /// Applications that work in the frames of their queue's packets.
+    pub trusted: Vec<TrustedApp>,
     /// Whether each worker runs only the part of the graph that its queues need.
     pub simplify: bool,
     /// Settings that are allowed but probably mistakes.
     pub warnings: Problems,
+}
+
+/// An application that has a queue to itself, and works in the frames of its packets if it is one of these users'.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustedApp {
+    /// Its name.
+    pub app: String,
+    /// Its queue.
+    pub queue: u32,
+    /// The users, by number.
+    pub users: Vec<u32>,
 }
 
 /// Reads and checks a policy.
@@ -64,7 +77,14 @@ pub fn parse(text: &str) -> Result<CheckedPolicy, Problems> {
     let decoded = decode::decode(text);
     let (mut errors, warnings) = check::check(&decoded);
     let decode::Decoded {
-        document, apps, searches, searches_of, simplify, errors: earlier, ..
+        document,
+        apps,
+        searches,
+        searches_of,
+        trusted,
+        simplify,
+        errors: earlier,
+        ..
     } = decoded;
     earlier.first.into_iter().for_each(|problem| errors.add(problem));
     if !errors.is_empty() {
@@ -72,7 +92,16 @@ pub fn parse(text: &str) -> Result<CheckedPolicy, Problems> {
         return Err(errors);
     }
     let classifier = document.classifier();
-    Ok(CheckedPolicy { document, classifier, apps, searches, searches_of, simplify, warnings })
+    Ok(CheckedPolicy {
+        document,
+        classifier,
+        apps,
+        searches,
+        searches_of,
+        trusted,
+        simplify,
+        warnings,
+    })
 }
 
 impl CheckedPolicy {

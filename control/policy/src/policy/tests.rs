@@ -53,6 +53,8 @@ fn the_example_in_the_documentation_is_a_policy() {
     assert!(page.document.classes.iter().any(|c| c.drop));
     let names: Vec<&str> = page.apps.iter().map(String::as_str).collect();
     assert_eq!((&names[..], page.document.dedicate[0].queue), (&["store", "kv"][..], 5));
+    let kv = TrustedApp { app: "kv".into(), queue: 5, users: vec![1000] };
+    assert_eq!(page.trusted, [kv]);
     assert_eq!((page.searches.tokens, page.searches_of["store"].tokens), (4, 10));
     assert!(page.document.locality.is_some() && page.document.paths.is_some());
     let sharing = page.document.sharing.unwrap();
@@ -97,7 +99,7 @@ fn mistakes_of_all_kinds_are_reported_in_one_run() {
          [[class]]\nnam = \"gold\"\nmatch = \"udp\"\nqueues = { exclusiv = 2 }\n\
          [[class]]\nname = \"silver\"\nmatch = tcp dst port 80\nmode = \"bussy\"\nweight = \"2\"\n\
          [[class]]\nname = \"bronze\"\npriority = 1.5\ndrop = 1\nobjective = { pack = -1 }\n\
-         [[dedicate]]\napp = 7\n\
+         [[dedicate]]\napp = 7\ntrusted = [\"kv\", -1]\n\
          [locality]\ncores = \"0\"\n[paths]\nnodes = { A = \"x\" }\ncrossing = 4294967296\n",
     );
     for (line, part) in [
@@ -116,13 +118,15 @@ fn mistakes_of_all_kinds_are_reported_in_one_run() {
         (17, "`pack` of class `bronze` cannot be -1"),
         (18, "a dedication has no `queue`"),
         (19, "`app` of a dedication cannot be an integer"),
-        (21, "`cores` of [locality] cannot be a string"),
-        (23, "`A` of [paths] cannot be a string"),
-        (24, "`crossing` of [paths] cannot be 4294967296"),
+        (20, "`trusted` of a dedication cannot be a string"),
+        (20, "`trusted` of a dedication cannot be -1"),
+        (22, "`cores` of [locality] cannot be a string"),
+        (24, "`A` of [paths] cannot be a string"),
+        (25, "`crossing` of [paths] cannot be 4294967296"),
     ] {
         has(&said, line, part);
     }
-    assert_eq!(said.len(), 18, "{said:#?}");
+    assert_eq!(said.len(), 20, "{said:#?}");
     assert!(said.iter().all(|line| line.contains("; ")), "each has a remedy: {said:#?}");
 }
 

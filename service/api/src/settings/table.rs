@@ -93,6 +93,13 @@ pub const TABLE: &[Setting] = &[
     stack("apps-groups", Kind::Number(0, u32::MAX, ""), Without("no group"), "100")
         .list()
         .doc("Groups, by number, whose members' applications may connect: those that run with it as their group."),
+    stack("apps-trusted", Kind::Number(0, u32::MAX, ""), Without("nobody"), "1000")
+        .list()
+        .doc(
+            "Users, by number, whose applications work in the frames in which the stack receives and sends, so that no \
+             payload is copied. They can read and rewrite every packet of the stack, and of each other. A \
+             quarter of `pool.frames` is set aside for them. See docs/applications.md.",
+        ),
     stack("apps-first-port", Kind::Number(1, 65535, "UDP port"), Value("1024"), "1")
         .doc("The first port that applications of others than root may bind."),
     stack("apps-memory", Kind::Number(1, 1 << 24, "MiB"), Value("8192"), "256").doc(

@@ -64,6 +64,8 @@ pub struct Config {
     pub apps_users: Vec<u32>,
     /// Groups whose applications may connect.
     pub apps_groups: Vec<u32>,
+    /// Users whose applications work in the frames of packets.
+    pub apps_trusted: Vec<u32>,
     /// The first port that applications of others than root may bind.
     pub apps_first_port: u16,
     /// The most memory of applications' queues together, in MiB.

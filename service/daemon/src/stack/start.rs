@@ -87,7 +87,7 @@ fn on_devices(mut config: Config) -> Result<Stack, StartError> {
         sockets.range = Some(ReservedRange::new(config.ephemeral_ports(), &addresses)?);
     }
     config.state.get_or_insert_with(secret::usual_directory);
-    let pool = Pool::new(config.pool)?;
+    let pool = host::pool(&config, policy.as_ref().is_some_and(PolicySetup::trusts))?;
     let devices = links::open(&config, policy.as_ref(), &pool)?;
     let infos: Vec<_> = devices.iter().map(|device| device.link.info().clone()).collect();
     let kernel = kernel::look(&config, &infos).map_err(failed("read the kernel's network"))?;
@@ -150,7 +150,10 @@ pub(super) fn assemble(
     let mut builder =
         host::builder(&config, links, pool, kernel.as_mut().map(|(_, kernel)| kernel))?;
     builder.graph(graph, HOST_SOURCE);
-    let server = config.apps.as_ref().map(|_| host::application_server(&mut builder, &config));
+    let trusted = stewards.first().map(|(_, steward)| steward.policy().trusted.clone());
+    let trusted = trusted.unwrap_or_default();
+    let server = config.apps.as_ref();
+    let server = server.map(|_| host::application_server(&mut builder, &config, &trusted));
     let mut server = server.transpose()?;
     let host = builder.build(monotonic())?;
     let by_port = filters.iter().filter(|(_, filter)| filter.by_port);

@@ -49,6 +49,7 @@ impl Config {
             apps: top.path("apps"),
             apps_users: top.list("apps-users"),
             apps_groups: top.list("apps-groups"),
+            apps_trusted: top.list("apps-trusted"),
             apps_first_port: top.get("apps-first-port"),
             apps_memory: top.get("apps-memory"),
             apps_ephemeral: top.find("apps-ephemeral").map(|Ports(range)| range),

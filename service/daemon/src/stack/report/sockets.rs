@@ -59,6 +59,7 @@ fn queues(server: &AppServer) -> Vec<AppQueueStatus> {
             uid,
             sockets: queue.sockets as u64,
             counts: counts(&queue.counts),
+            zero_copy: queue.trusted,
         }
     };
     server.queues().map(queue).collect()

@@ -1,12 +1,13 @@
 //! A configuration as a host, and applications as clients of it.
 
-use weever_app_server::{Access, AppServer, AppSocket, ListenError};
+use weever_app_server::{Access, AppServer, AppSocket, ListenError, Trusted};
 use weever_host::{HostBuilder, InterfaceConfig};
 use weever_link::Link;
 use weever_net::demux::Binding;
 use weever_net::dhcp4::CLIENT_PORT;
 use weever_net::state::ReversePath;
-use weever_packet::{Pool, PoolConfig};
+use weever_packet::{Pool, PoolConfig, PoolError};
+use weever_policy::policy::TrustedApp;
 
 use super::secret;
 use crate::config::{self, Config, Share};
@@ -65,6 +66,17 @@ fn of_interface(interface: &config::Interface, link: u16) -> InterfaceConfig {
     }
 }
 
+/// The pool of packets; trusted applications share its memory.
+pub(in crate::stack) fn pool(config: &Config, trusts: bool) -> Result<Pool, PoolError> {
+    if config.apps.is_some() && (trusts || !config.apps_trusted.is_empty()) {
+        return Pool::shareable(config.pool);
+    }
+    Pool::new(config.pool)
+}
+
+/// The part of the pool in which trusted applications work.
+const LENT: usize = 4;
+
 /// The most sockets that applications can have together.
 const MAX_SOCKETS: usize = 1 << 20;
 /// Frames for datagrams longer than an ordinary frame, on their way from applications: 4 MiB.
@@ -74,10 +86,22 @@ const LARGE_FRAMES: u32 = 64;
 pub(in crate::stack) fn application_server(
     builder: &mut HostBuilder,
     config: &Config,
+    trusted: &[TrustedApp],
 ) -> Result<AppServer, StartError> {
     builder.ephemeral_ports(config.ephemeral_ports());
     let large = Pool::new(PoolConfig::large(LARGE_FRAMES))?;
     let mut server = builder.applications(Some(large), MAX_SOCKETS)?;
+    let workers = builder.worker_count();
+    let each = builder.pool().frames() / LENT / workers;
+    if !config.apps_trusted.is_empty() {
+        let users = Trusted::Users(config.apps_trusted.clone());
+        builder.lend_frames(&mut server, 0..workers, each, &users);
+    }
+    for TrustedApp { app, queue, users } in trusted {
+        let (worker, application) =
+            (*queue as usize, Trusted::Application(app.clone(), users.clone()));
+        builder.lend_frames(&mut server, worker..worker + 1, each, &application);
+    }
     server.set_first_port(config.apps_first_port);
     server.set_memory((config.apps_memory as usize) << 20);
     let services = config.services.running().map(|(_, protocol, port)| (protocol, port));

@@ -107,6 +107,11 @@ impl PolicySetup {
         self.policy.document.sharing.is_some()
     }
 
+    /// Whether an application works in the frames of packets.
+    pub(in crate::stack) fn trusts(&self) -> bool {
+        !self.policy.trusted.is_empty()
+    }
+
     /// The model by which a device's packets are sorted.
     pub(in crate::stack) fn model(&self, dev: &str) -> Option<&DeviceModel> {
         self.models.iter().find(|model| model.dev == dev)
