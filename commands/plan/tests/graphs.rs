@@ -85,9 +85,9 @@ fn what_a_device_does_on_every_frame_is_not_in_the_graphs() {
     assert!(physical.contains("RxL4UDPValidChecksum"), "{physical}");
     let text = make(&args("connectx5", Format::Text)).unwrap().text;
     let work = "the work of ConnectX5:\n\
-                holds of all that is received: not(frame.len < 56)\n\
-                of packets that it says so of: pred(tcp.checksum,right), pred(udp.checksum,right)\n\
-                filled in when sent: pred(tcp.checksum,right), pred(udp.checksum,right)\n\
+                holds of all that is received: not(frame.len in 0-55)\n\
+                of packets that it says so of: pred('tcp.checksum',right), pred('udp.checksum',right)\n\
+                filled in when sent: pred('tcp.checksum',right), pred('udp.checksum',right)\n\
                 features that have to be on: rx-checksum, tx-checksum-ip-generic\n";
     assert!(text.contains(work), "{text}");
     let json = make(&args("ena", Format::Json)).unwrap().text;
