@@ -138,7 +138,11 @@ impl TapQueue {
         };
         let segments = self.outgoing.iter().take_while(whole).map(|packet| packet.data());
         let (count, written) = match gather(segments.take(MOST_PIECES)) {
-            Some(gathered) => (gathered.count, self.write_gathered(&gathered)),
+            Some(gathered) => match self.write_gathered(&gathered) {
+                // A kernel that would not cut it takes the segments.
+                Err(Errno::INVAL) => (1, self.write_first()),
+                written => (gathered.count, written),
+            },
             None => (self.outgoing.len().min(1), self.write_first()),
         };
         let sent = self.outgoing.iter().take(count);

@@ -20,6 +20,15 @@ use weever_plan::simplify::{ForeignPackets, HandOver, Home, QueueFacts, simplify
 /// Parts kept for reuse: plans go back and forth.
 const REMEMBERED: usize = 64;
 
+/// What is known of the packets that arrive by a link.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::stack) struct Known {
+    /// The only ones that can arrive at each queue; a queue has the number of its worker.
+    pub(in crate::stack) arriving: Vec<Arrival>,
+    /// What the device guarantees for every packet.
+    pub(in crate::stack) vouched: Predicate,
+}
+
 /// Has workers run parts of the graph.
 pub(in crate::stack) struct GraphParts {
     publisher: Arc<Publisher>,
@@ -29,8 +38,8 @@ pub(in crate::stack) struct GraphParts {
 }
 
 struct Workshop {
-    /// By link, the packets that can arrive; `None`: anything, at any worker.
-    orders: Mutex<Vec<Option<Vec<Arrival>>>>,
+    /// By link; `None`: anything can arrive, at any worker.
+    orders: Mutex<Vec<Option<Known>>>,
     /// The latest last.
     made: Mutex<VecDeque<Part>>,
     registry: Registry,
@@ -41,6 +50,7 @@ struct Part {
     whole: Arc<Graph>,
     worker: u16,
     arriving: Vec<Conj>,
+    vouched: Predicate,
     graph: Option<Graph>,
 }
 
@@ -62,16 +72,15 @@ impl GraphParts {
         tested(&self.publisher.graph())
     }
 
-    /// Declares the only packets that can arrive by a link from now on, at each queue; a queue has the
-    /// number of its worker. Blocks until every worker runs its part.
-    pub(in crate::stack) fn order(&self, link: u16, arriving: Vec<Arrival>) {
+    /// Declares what arrives by a link from now on. Blocks until every worker runs its part.
+    pub(in crate::stack) fn order(&self, link: u16, known: Known) {
         {
             let mut orders = lock(&self.workshop.orders);
             let order = &mut orders[usize::from(link)];
-            if order.as_ref() == Some(&arriving) && !self.behind.load(Ordering::Relaxed) {
+            if order.as_ref() == Some(&known) && !self.behind.load(Ordering::Relaxed) {
                 return;
             }
-            *order = Some(arriving);
+            *order = Some(known);
         }
         let workshop = Arc::clone(&self.workshop);
         let fit: Arc<Fit> = Arc::new(move |whole, worker| workshop.part(whole, worker));
@@ -91,39 +100,48 @@ impl GraphParts {
 
 impl Workshop {
     fn part(&self, whole: &Verified, worker: u16) -> Option<Graph> {
-        let arriving = self.arriving(u32::from(worker))?;
+        let (arriving, vouched) = self.known(u32::from(worker))?;
         let mut made = lock(&self.made);
         let is_it = |part: &&Part| {
-            part.worker == worker && part.arriving == arriving && *part.whole == **whole
+            let same = (&part.arriving, &part.vouched) == (&arriving, &vouched);
+            part.worker == worker && same && *part.whole == **whole
         };
         if let Some(part) = made.iter().find(is_it) {
             return part.graph.clone();
         }
-        let graph = self.simplified(whole, worker, &arriving);
+        let graph = self.simplified(whole, worker, &arriving, &vouched);
         if made.len() == REMEMBERED {
             made.pop_front();
         }
         let known = made.iter().map(|part| &part.whole).find(|known| ***known == **whole);
         let whole = known.cloned().unwrap_or_else(|| Arc::new(Graph::clone(whole)));
-        made.push_back(Part { whole, worker, arriving, graph: graph.clone() });
+        made.push_back(Part { whole, worker, arriving, vouched, graph: graph.clone() });
         graph
     }
 
-    /// The packets that can arrive at a worker; `None`: anything.
-    fn arriving(&self, queue: u32) -> Option<Vec<Conj>> {
-        let mut all = Vec::new();
+    /// The packets that can arrive at a worker, and what is true of each: it came by one of the links. `None`:
+    /// anything.
+    fn known(&self, queue: u32) -> Option<(Vec<Conj>, Predicate)> {
+        let (mut all, mut vouched) = (Vec::new(), Vec::new());
         for order in lock(&self.orders).iter() {
-            let arrival = order.as_ref()?.iter().find(|arrival| arrival.queue == queue);
+            let known = order.as_ref()?;
+            let arrival = known.arriving.iter().find(|arrival| arrival.queue == queue);
             all.extend(arrival.into_iter().flat_map(|arrival| arrival.parts.iter().cloned()));
+            vouched.push(known.vouched.clone());
         }
-        (!all.iter().any(Conj::is_all)).then_some(all)
+        (!all.iter().any(Conj::is_all)).then_some((all, Predicate::Or(vouched)))
     }
 
-    fn simplified(&self, whole: &Verified, worker: u16, arriving: &[Conj]) -> Option<Graph> {
+    fn simplified(
+        &self,
+        whole: &Verified,
+        worker: u16,
+        arriving: &[Conj],
+        vouched: &Predicate,
+    ) -> Option<Graph> {
         let home = |node: &Node| self.home(node, worker);
         let foreign = ForeignPackets::HandOver(HandOver::default());
-        let vouched = Predicate::True;
-        let given = QueueFacts { home: &home, foreign, ..QueueFacts::of(arriving, &vouched) };
+        let given = QueueFacts { home: &home, foreign, ..QueueFacts::of(arriving, vouched) };
         let part = simplify(whole, &given).graph;
         match verify(part.clone()) {
             Ok(_) => Some(part),
@@ -154,7 +172,9 @@ mod tests {
     use weever_plan::flow::Conj;
     use weever_testbed::{Fixture, require_net_admin};
 
-    use super::GraphParts;
+    use weever_graph::Predicate;
+
+    use super::{GraphParts, Known};
     use crate::Stack;
     use crate::config::{Config, Interface, Share};
 
@@ -205,18 +225,30 @@ mod tests {
         let expected = nodes()[1];
 
         let graph_parts = GraphParts::new(Arc::clone(&stack.shared.host.publisher), 1);
+        let known = |arriving, vouched| Known { arriving, vouched };
+        let order = |arriving| graph_parts.order(0, known(arriving, Predicate::True));
         let tcp = Conj::all().with(weever_graph::Field::Ip4Proto, 6);
-        graph_parts.order(0, vec![Arrival { queue: 1, parts: vec![tcp] }]);
+        order(vec![Arrival { queue: 1, parts: vec![tcp.clone()] }]);
         assert!(nodes()[1] < expected, "it has no UDP any more: {:?}", nodes());
         assert_eq!((come_back(&client, 200), handed_over()), (200, 200));
 
-        graph_parts.order(0, Vec::new());
+        order(Vec::new());
         assert!(nodes()[1] < 12, "little is left: {:?}", nodes());
         assert_eq!((come_back(&client, 200), handed_over()), (200, 400));
 
-        graph_parts.order(0, vec![Arrival { queue: 1, parts: vec![Conj::all()] }]);
+        order(vec![Arrival { queue: 1, parts: vec![Conj::all()] }]);
         assert_eq!(nodes()[0], nodes()[1]);
         assert_eq!((come_back(&client, 200), handed_over()), (200, 400));
+
+        // What a device guarantees for every frame is tested no more.
+        let udp = Conj::all().with(weever_graph::Field::Ip4Proto, 17);
+        let udp = vec![Arrival { queue: 1, parts: vec![udp] }];
+        order(udp.clone());
+        let tested = nodes()[1];
+        let long = weever_unicorn::predicate::parse("frame.len >= 56").unwrap();
+        graph_parts.order(0, known(udp, long));
+        assert_eq!(nodes()[1], tested - 1, "the node for frames that end inside their tag is gone");
+        assert_eq!(come_back(&client, 200), 200);
         assert_eq!(stack.stop().failure, None);
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use weever_device::ethtool::{Driver, EthtoolError, KernelDriver};
 use weever_device::model_of;
 use weever_device::nic::NicError as DeviceError;
-use weever_graph::{Node, Predicate, Verified, verify};
+use weever_graph::{Node, Verified, verify};
 use weever_plan::embed::Host;
 use weever_plan::nic::Nic;
 use weever_plan::search::Options;
@@ -133,8 +133,8 @@ impl PolicySetup {
         let lpg = self.graph();
         let registry = weever_blocks_std::registry();
         let single_homed = |node: &Node| registry.home_for_parts(node).is_some();
-        // No device's checks are trusted for frames of an AF_XDP socket.
-        let host = |lpg| Host { lpg, vouched: &Predicate::True, single_homed: &single_homed };
+        let vouched = nic.vouched(&[]).always();
+        let host = |lpg| Host { lpg, vouched: &vouched, single_homed: &single_homed };
         let host = lpg.as_ref().map(host);
         let (policy, nic, options) = (self.policy.clone(), nic.clone(), Options::default());
         let (mut planned, problems) = InitialPlan::new(policy, specs, nic, options, host.as_ref());

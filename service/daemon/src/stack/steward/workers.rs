@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use weever_engine as engine;
+use weever_graph::Predicate;
 use weever_host::{HostHandle, WorkerHandle};
 use weever_plan::config::{Configuration, Rule};
 use weever_plan::embed::{Arrival, either, needs};
@@ -14,7 +15,7 @@ use weever_steward::Receivers;
 
 use super::moves::ConnectionMover;
 use crate::config::Mode;
-use crate::stack::graph::parts::GraphParts;
+use crate::stack::graph::parts::{GraphParts, Known};
 
 /// The workers behind the queues of a link.
 pub(in crate::stack) struct WorkerReceivers {
@@ -23,6 +24,8 @@ pub(in crate::stack) struct WorkerReceivers {
     graph_parts: Option<Arc<GraphParts>>,
     wait_modes: Arc<WaitModes>,
     connections: ConnectionMover,
+    /// What the device guarantees for every packet.
+    vouched: Predicate,
     /// The packets that arrive at each queue now, and those that may arrive next.
     present: Vec<Arrival>,
     next: Option<Vec<Arrival>>,
@@ -39,7 +42,8 @@ impl WorkerReceivers {
     ) -> WorkerReceivers {
         let connections = ConnectionMover::new(link, host);
         let (present, next, took) = (Vec::new(), None, Duration::ZERO);
-        WorkerReceivers { link, graph_parts, wait_modes, connections, present, next, took }
+        let vouched = Predicate::True;
+        WorkerReceivers { link, graph_parts, wait_modes, connections, vouched, present, next, took }
     }
 
     /// The packets that arrive at each queue under a configuration, as far as graphs can tell.
@@ -48,10 +52,11 @@ impl WorkerReceivers {
         needs(nic, configuration, &graph_parts.fields())
     }
 
-    fn order(&mut self, arrivals: Vec<Arrival>) {
+    fn order(&mut self, arriving: Vec<Arrival>) {
         if let Some(graph_parts) = &self.graph_parts {
             let began = Instant::now();
-            graph_parts.order(self.link, arrivals);
+            let vouched = self.vouched.clone();
+            graph_parts.order(self.link, Known { arriving, vouched });
             self.took += began.elapsed();
         }
     }
@@ -64,6 +69,7 @@ impl Receivers for WorkerReceivers {
 
     fn prepare(&mut self, nic: &Nic, next: &Configuration) {
         let arrivals = self.arrivals(nic, next);
+        self.vouched = nic.vouched(&[]).always();
         self.order(either(&self.present, &arrivals));
         self.next = Some(arrivals);
         let began = Instant::now();
