@@ -1,6 +1,9 @@
 //! `weever steer --verify` with a peer in another namespace: a sheet of where frames of each kind arrived.
 
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::Output;
+use std::thread;
 
 use weever_testbed::{Fixture, require_net_admin};
 
@@ -22,6 +25,60 @@ fn verified(net: &Fixture, from: &str, how: &[&str]) -> Steering {
     let Output { status, stderr, .. } = net.left.run(|| command(&peer).output().unwrap());
     assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
     steering
+}
+
+/// Passes the words of the peer on, and those of the other end after `change`, until both are done.
+fn meddle(peer: TcpStream, other: TcpStream, change: impl Fn(String) -> String) {
+    let copies = [peer.try_clone().unwrap(), other.try_clone().unwrap()];
+    let [peer_reads, mut other_writes] = copies;
+    let answers = thread::spawn(move || {
+        drop(io::copy(&mut BufReader::new(peer_reads), &mut other_writes));
+    });
+    let mut to = peer;
+    for line in BufReader::new(other).lines() {
+        let Ok(line) = line else { break };
+        if writeln!(to, "{}", change(line)).is_err() {
+            break;
+        }
+    }
+    drop(to.shutdown(std::net::Shutdown::Both));
+    answers.join().unwrap();
+}
+
+/// Somebody between the two ends has other frames sent than those that the plan is asked about, as if the device
+/// matched them otherwise than its model says.
+#[test]
+fn a_plan_that_is_wrong_fails_and_the_exit_status_says_so() {
+    require_net_admin!();
+    let net = net();
+    let files = Files::new();
+    let policy = files.write("policy.toml", POLICY);
+    let flows = files.write("flows", FLOWS);
+    let device = ["--dev", "right0", "--policy", &policy, "--flows", &flows, "--queues", "2"];
+    let steering = [&device[..], &["--verify", "10.77.0.2:0", "--patience", "10"]].concat();
+    let mut steering = Steering::spawn(&net, &steering);
+    let waiting = steering.wait_for("--probe-from");
+    let at = waiting.split("--to ").nth(1).and_then(|rest| rest.split('`').next()).unwrap();
+    let at = at.to_owned();
+    drop(net.left.set_up("lo"));
+    let listener = net.left.run(|| TcpListener::bind("10.77.0.1:0").unwrap());
+    let between = listener.local_addr().unwrap().to_string();
+    let meddler = net.left.spawn("meddler", move || {
+        let (peer, _) = listener.accept().unwrap();
+        // Port 7001, which has a queue for itself, becomes 7002.
+        meddle(peer, TcpStream::connect(at).unwrap(), |line| line.replace("1b59", "1b5a"));
+    });
+    let peer = ["--probe-from", "left0", "--to", &between];
+    let sent = net.left.run(|| command(&peer).output().unwrap());
+    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    steering.wait_for(
+        "  fail: udp 10.77.0.1:5001 -> 10.77.0.2:7001: planned: queues 1; arrived: spread",
+    );
+    steering.wait_for("not passed:");
+    steering.wait_for("the program is gone");
+    let (status, errors) = steering.ended();
+    assert_eq!(status.code(), Some(1), "{errors}");
+    drop(meddler);
 }
 
 #[test]

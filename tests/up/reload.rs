@@ -85,6 +85,26 @@ fn a_policy_is_read_again_on_sighup() {
     fs::remove_file(&flows).unwrap();
 }
 
+/// A single worker has no filters: a policy that it cannot satisfy is refused all the same.
+#[test]
+fn a_stack_of_one_worker_refuses_a_policy_that_cannot_be_satisfied() {
+    require_net_admin!();
+    let (net, policy) = (net(1), temporary("policy"));
+    fs::write(&policy, "objective = \"balance\"\n").unwrap();
+    let mut up = Up::start(&net, &["--cores", "0", "--policy", policy.to_str().unwrap()]);
+    let log = log_of(&mut up);
+    let class = "[[class]]\nname = \"gold\"\nmatch = \"udp dst port 7002\"\n";
+    fs::write(&policy, format!("{class}queues = {{ exclusive = 9 }}\n")).unwrap();
+    up.signal(Signal::SIGHUP);
+    wait_for(&log, "cannot be satisfied");
+    fs::write(&policy, class).unwrap();
+    up.signal(Signal::SIGHUP);
+    wait_for(&log, "were read again");
+    up.signal(Signal::SIGTERM);
+    assert!(up.end().0.success());
+    fs::remove_file(&policy).unwrap();
+}
+
 #[test]
 fn without_a_policy_sighup_changes_nothing() {
     require_net_admin!();

@@ -66,7 +66,7 @@ pub fn make(args: &PlanArgs) -> std::result::Result<PlannedOutput, PlanToolError
     let mut search = Search::new(model.nic.clone(), cost, options);
     let ids = search.run(flows.clone());
     let plan = search.plan();
-    notes.extend(plan.notes(&model.nic));
+    notes.extend(plan.notes(&model.nic, &model.nic.strips()));
     let explanations = match args.explain {
         true => explain(&mut search, &ids),
         false => Vec::new(),

@@ -77,6 +77,9 @@ pub struct SteerArgs {
     /// Undo changes left by --persist or by a process that was killed.
     #[arg(long)]
     pub undo: bool,
+    /// Show what the device has now (queues, rings, interrupts, hash, features, rules), and change nothing.
+    #[arg(long, conflicts_with_all = ["apply", "undo", "policy", "flows"])]
+    pub show: bool,
     /// Find new flows by their traffic, and remove ended ones.
     #[arg(long, requires = "apply")]
     pub watch: bool,
@@ -94,7 +97,7 @@ pub struct SteerArgs {
     pub every: u32,
     /// Apply the plan, have a peer send probes of every kind, and print where they arrived and where the plan says,
     /// then restore the device. Listens here for the peer, which runs `--probe-from`.
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["apply", "undo", "watch"])]
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["apply", "undo", "watch", "show"])]
     pub verify: Option<SocketAddr>,
     /// With --verify: seconds to wait for the frames of a probe.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "verify")]

@@ -30,6 +30,23 @@ pub enum SteerError {
         /// The lost filters.
         filters: String,
     },
+    /// The device went to another network namespace.
+    #[error(
+        "{device} was moved to another network namespace{}",
+        match filters {
+            0 => String::new(),
+            count => format!(
+                ", and its {count} filters with it: `ethtool -n {device}` lists them there, and \
+                 `ethtool -N {device} delete N` removes them"
+            ),
+        }
+    )]
+    Moved {
+        /// The device.
+        device: String,
+        /// The filters that it has.
+        filters: usize,
+    },
     /// The list of CPUs cannot be read.
     #[error("`{0}` is no list of CPUs; write for example `0,2-5`")]
     Cpus(String),

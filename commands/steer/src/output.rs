@@ -5,6 +5,7 @@
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
+use weever_device::state::DeviceState;
 use weever_plan::map::Placement;
 use weever_plan::search::Plan;
 use weever_plan::watch::FiveTuple;
@@ -79,6 +80,17 @@ impl Output {
                 fields(json!({ "came": came, "gone": step.gone, "unplaced": unplaced }))
             });
         }
+    }
+
+    /// What a device has.
+    pub(crate) fn state(self, state: &DeviceState, model: &str) {
+        let mut lines = state.lines();
+        lines.insert(1, format!("  model: {model}"));
+        self.event("state", &lines, || {
+            let mut all = fields(serde_json::to_value(state).unwrap_or_default());
+            all.insert("model".into(), model.into());
+            all
+        });
     }
 
     /// Where probes arrived.

@@ -55,6 +55,10 @@ pub fn run(args: &SteerArgs) -> Result<ExitCode, SteerError> {
         "auto" => model_of(&mut driver, weever_models::nic_of_driver)?,
         name => name,
     };
+    if args.show {
+        out.state(&setup::state(&mut driver, index, model)?, model);
+        return Ok(ExitCode::SUCCESS);
+    }
     let is_program = model == "xdp";
     if is_program && args.persist {
         let why = "the program goes with the process: run it as a service instead of --persist";
@@ -63,7 +67,10 @@ pub fn run(args: &SteerArgs) -> Result<ExitCode, SteerError> {
     let cpus = setup::cpus(args.cpus.as_deref())?;
     let cpus = is_program.then_some(cpus);
     let queues = setup::queues(args, &mut driver, cpus.as_deref())?;
-    let (mut planned, notes) = setup::plan(args, model, queues)?;
+    let (mut planned, mut notes) = setup::plan(args, model, queues)?;
+    if !is_program {
+        notes.extend(setup::around_others(args, index, &mut planned)?);
+    }
     // Given up last.
     let claimed = setup::claim(args, index, is_program)?;
     if let Some(holder) = claimed.is_none().then(|| claim::holder(index)).flatten() {
@@ -104,7 +111,7 @@ fn apply(
     }
     // Before anything is changed, since it waits for a person.
     let peer = args.verify.map(|at| accept(at, out)).transpose()?;
-    let ending = StopFlag::watch()?;
+    let ending = StopFlag::watch(left_by_a_second_signal(scene))?;
     let started = Steward::start(&args.dev, planned, target, setup::settings(args));
     let (mut steward, applied) = started.map_err(unsatisfied)?;
     tell_applied(out, &applied, &mut steward);
@@ -123,6 +130,17 @@ fn apply(
     let code = ran?;
     out.lines("finished", &finished?);
     Ok(code)
+}
+
+/// What remains on the device if a second signal ends the process before the device is given back.
+fn left_by_a_second_signal(scene: &Scene<'_>) -> String {
+    let device = &scene.args.dev;
+    match scene.model {
+        "xdp" => format!("ended at once: the program is gone from {device}"),
+        _ => format!(
+            "ended at once, perhaps before {device} was given back: `weever steer --dev {device} --undo` does the rest"
+        ),
+    }
 }
 
 /// Waits for the peer that is to send probes.
@@ -179,7 +197,7 @@ fn steer(scene: &Scene<'_>, ending: &StopFlag, steward: &mut Steward) -> Result<
     let Scene { args, index, out, .. } = *scene;
     out.lines("steering", &["steering; Ctrl-C ends it, SIGHUP reads the files again".into()]);
     let start = Instant::now();
-    let mut worked = Duration::ZERO;
+    let (mut worked, mut told) = (Duration::ZERO, None);
     while !ending.within(pause_after(worked, Duration::ZERO)) {
         let began = Instant::now();
         is_there(args, index, steward)?;
@@ -191,7 +209,15 @@ fn steer(scene: &Scene<'_>, ending: &StopFlag, steward: &mut Steward) -> Result<
         tell_step(out, &step, steward);
         if let Some(error) = step.failure {
             is_there(args, index, steward)?;
-            return Err(error.into());
+            if !error.is_worth_retrying() {
+                return Err(error.into());
+            }
+            // Once for as long as it stays the same.
+            let problem = steward.problem();
+            if problem != told {
+                out.lines("note", &[format!("note: it is tried again: {error}")]);
+                told = problem;
+            }
         }
         worked = began.elapsed();
     }
@@ -240,11 +266,14 @@ fn unsatisfied(error: TargetError) -> SteerError {
 }
 
 /// Checks that the device is there, and has the name that it had.
-fn is_there(args: &SteerArgs, index: u32, steward: &Steward) -> Result<(), SteerError> {
+fn is_there(args: &SteerArgs, index: u32, steward: &mut Steward) -> Result<(), SteerError> {
     let device = args.dev.clone();
     match name_of(index) {
         Some(name) if name == device => Ok(()),
         Some(name) => Err(SteerError::Renamed { device, name }),
+        None if steward.has_moved() => {
+            Err(SteerError::Moved { device, filters: steward.filters() })
+        }
         None => {
             let filters = match steward.filters() {
                 0 => String::new(),
@@ -267,8 +296,8 @@ pub(crate) struct StopFlag {
 }
 
 impl StopFlag {
-    /// Takes the signals over from now on. A second one ends the process at once.
-    pub(crate) fn watch() -> Result<StopFlag, SteerError> {
+    /// Takes the signals over from now on. A second one ends the process at once, with these last words.
+    pub(crate) fn watch(last_words: String) -> Result<StopFlag, SteerError> {
         let mut signals = SigSet::empty();
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
             signals.add(signal);
@@ -276,16 +305,17 @@ impl StopFlag {
         signals.thread_block().map_err(|e| SteerError::Signals(e.into()))?;
         let ending = StopFlag::default();
         let (told, waiter) = (ending.clone(), thread::current());
-        let watch = move || told.wait_for(&signals, &waiter);
+        let watch = move || told.wait_for(&signals, &waiter, &last_words);
         let started = thread::Builder::new().name("signals".into()).spawn(watch);
         started.map(|_| ending).map_err(SteerError::Signals)
     }
 
-    fn wait_for(&self, signals: &SigSet, waiter: &Thread) {
+    fn wait_for(&self, signals: &SigSet, waiter: &Thread, last_words: &str) {
         while let Ok(signal) = signals.wait() {
             if signal == Signal::SIGHUP {
                 self.reloads.store(true, Ordering::Release);
             } else if self.ends.swap(true, Ordering::AcqRel) {
+                let _closed = writeln!(io::stderr(), "weever: {last_words}");
                 std::process::exit(INTERRUPTED);
             }
             waiter.unpark();

@@ -6,9 +6,11 @@ use weever_commands_plan::{Model, load_flows, load_model, load_policy};
 use weever_device::actions::StateFile;
 use weever_device::claim::Claim;
 use weever_device::ethtool::{Driver, EthtoolError, KernelDriver};
-use weever_device::hands_over_partial_checksums;
 use weever_device::nic::NicSteering;
+use weever_device::state::DeviceState;
 use weever_device::xdp::{FlowCounter, XdpSteering};
+use weever_device::{as_found, hands_over_partial_checksums};
+use weever_plan::nic::Nic;
 use weever_plan::search::Options;
 use weever_plan::watch;
 use weever_policy::Problems;
@@ -49,18 +51,55 @@ pub(crate) fn plan(
     if policy.document.sharing.take().is_some() {
         notes.push("left out: `[sharing]` is about weever's own workers, not the kernel's".into());
     }
-    let Model { nic, silicon, .. } = load_model(model, Some(queues))?;
+    let Model { mut nic, silicon, .. } = load_model(model, Some(queues))?;
+    if model != "xdp" {
+        nic = as_found(&mut KernelDriver::open(&args.dev)?, nic)?;
+    }
     let options = Options { seed: args.seed, silicon, ..Options::default() };
     let flows = list.flows.into_iter().map(|flow| (Origin::File, flow));
     let (mut planned, problems) = InitialPlan::new(policy, flows, nic, options, None);
     note(&mut notes, "class of the packets used instead", &problems);
     let made = planned.search().plan();
-    notes.extend(made.notes(planned.search().nic()));
+    let nic = planned.search().nic();
+    notes.extend(made.notes(nic, &stripping(&args.dev, nic)));
     let complaints = planned.complaints();
     match complaints.is_empty() {
         true => Ok((planned, notes)),
         false => Err(SteerError::Unsatisfied(complaints.join("\n  "))),
     }
+}
+
+/// The features that strip tags on a device: those that are on, and all if it does not tell.
+fn stripping(device: &str, nic: &Nic) -> Vec<String> {
+    let Ok(mut driver) = KernelDriver::open(device) else { return nic.strips() };
+    let mut strips = nic.strips();
+    strips.retain(|name| !matches!(driver.feature(name), Ok(Some(false) | None)));
+    strips
+}
+
+/// Plans around the rules that others have on a NIC, and returns a note on them.
+///
+/// # Errors
+/// Beside them the policy cannot be satisfied, or the device cannot be read.
+pub(crate) fn around_others(
+    args: &SteerArgs,
+    ifindex: u32,
+    planned: &mut InitialPlan,
+) -> Result<Option<String>, SteerError> {
+    let (driver, file) = (KernelDriver::open(&args.dev)?, state_file(ifindex)?);
+    let others = NicSteering::new(Box::new(driver), file)?.others(planned.search().nic())?;
+    let note = others.note();
+    planned.plan_around(others.known);
+    let mut complaints = planned.complaints();
+    complaints.splice(..0, note.clone());
+    match planned.search().cost().is_acceptable() {
+        true => Ok(note),
+        false => Err(SteerError::Unsatisfied(complaints.join("\n  "))),
+    }
+}
+
+fn state_file(ifindex: u32) -> Result<StateFile, SteerError> {
+    Ok(StateFile::of(Path::new(StateFile::FOLDER), ifindex)?)
 }
 
 fn note(notes: &mut Vec<String>, what: &str, problems: &Problems) {
@@ -78,6 +117,17 @@ pub(crate) fn settings(args: &SteerArgs) -> Settings {
         ..watch::Settings::default()
     };
     Settings { watch, skip_registered: true }
+}
+
+/// What a device has now, with what an earlier process left on it.
+pub(crate) fn state(
+    driver: &mut KernelDriver,
+    ifindex: u32,
+    model: &str,
+) -> Result<DeviceState, SteerError> {
+    let record = state_file(ifindex)?.load()?;
+    let nic = load_model(model, None).ok().map(|model| model.nic);
+    Ok(DeviceState::read(driver, nic.as_ref(), &record)?)
 }
 
 /// The number of queues: as the command line says, as many as the device has switched on, or one for
@@ -125,7 +175,7 @@ pub(crate) fn nic(
     driver: KernelDriver,
     ifindex: u32,
 ) -> Result<NicTarget, SteerError> {
-    let file = StateFile::of(Path::new(StateFile::FOLDER), ifindex)?;
+    let file = state_file(ifindex)?;
     let steering = SharedNicSteering::new(NicSteering::new(Box::new(driver), file)?);
     let counter = match args.watch {
         true => Some(FlowCounter::attach(ifindex, args.most, args.every)?),

@@ -5,7 +5,10 @@
 //!   taken, reverted when one fails, and undone in the end.
 //! - [`xdp`]: a plan on any device, by a program that sorts frames into software queues.
 //! - [`nic`]: a NIC that is kept to a plan by the two above it, with a file that outlives the process.
+//! - [`state`]: a device as it is now.
 //! - [`claim`]: one process steers a device at a time.
+//!
+//! What the kernel says by netlink (announcements of changes, counters of queues) is read in `netlink`.
 //!
 //! Nothing here plans or reads files of policies, and nothing runs on its own: the caller decides
 //! when. Calls block for as long as the device or the kernel takes.
@@ -14,12 +17,15 @@
 pub mod actions;
 pub mod claim;
 pub mod ethtool;
+mod netlink;
 pub mod nic;
+pub mod state;
 pub mod xdp;
 
 use std::ffi::{CStr, CString};
 
 use ethtool::{Driver, EthtoolError};
+use weever_plan::nic::Nic;
 
 /// The number of an interface of the calling thread's network namespace; nothing if there is none
 /// of that name.
@@ -63,6 +69,20 @@ pub fn model_of<'m>(
     }
 }
 
+/// A model's NIC with the sizes that this device has ([`Nic::as_found`]).
+///
+/// # Errors
+/// [`EthtoolError::Gone`]. A size that the driver does not tell is the model's.
+pub fn as_found(driver: &mut dyn Driver, nic: Nic) -> Result<Nic, EthtoolError> {
+    let told = |size: Result<Option<usize>, EthtoolError>| match size {
+        Err(error) if error.is_gone() => Err(error),
+        size => Ok(size.ok().flatten().and_then(|size| u32::try_from(size).ok())),
+    };
+    let entries = told(driver.spreading(0).map(|spreading| Some(spreading.table.len())))?;
+    let locations = told(driver.table().map(|table| table.locations.map(|n| n as usize)))?;
+    Ok(nic.as_found(entries, locations))
+}
+
 /// Whether frames of this machine's own kernels come over the device with unfinished checksums, which
 /// a program in the driver makes the kernel forget. (virtio-net has the host finish them when a program
 /// is attached, or does not let one be attached.)
@@ -89,5 +109,20 @@ mod tests {
         assert_eq!(model_of(&mut device, known).unwrap(), "xdp", "it takes no rules");
         device.gone = true;
         assert!(model_of(&mut device, known).unwrap_err().is_gone());
+    }
+
+    #[test]
+    fn plans_have_the_sizes_of_the_device() {
+        let model = weever_plan::nic::Nic::linux_of(&weever_models::nic("x710").unwrap()).unwrap();
+        let sizes = |nic: &Nic| (nic.rss.as_ref().unwrap().entries, nic.locations);
+        let mut device = Simulated::new("sim0", 4, 16);
+        let found = as_found(&mut device, model.clone()).unwrap();
+        assert_eq!((sizes(&model).0, sizes(&found)), (512, (128, Some(16))));
+        device.size = 1 << 20;
+        device.spreading.clear();
+        let found = as_found(&mut device, model.clone()).unwrap();
+        assert_eq!(sizes(&found), sizes(&model), "nothing smaller is known");
+        device.gone = true;
+        assert!(as_found(&mut device, model).unwrap_err().is_gone());
     }
 }

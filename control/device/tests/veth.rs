@@ -1,10 +1,10 @@
 //! The answers of a veth to `ethtool`'s calls: it has channels, and neither rules nor spreading.
 
 use weever_device::actions::{ConfigurationSteps, DesiredConfiguration, Record, undo};
-use weever_device::ethtool::{Action, Driver, EthtoolError, KernelDriver, Match};
+use weever_device::ethtool::{Action, Announced, Driver, EthtoolError, KernelDriver, Match};
 use weever_device::{ifindex, name_of};
 use weever_graph::nic::FlowType;
-use weever_testbed::{Fixture, require_net_admin};
+use weever_testbed::{Fixture, Namespace, require_net_admin};
 
 fn inside<T: Send>(net: &Fixture, work: impl FnOnce(&mut KernelDriver) -> T + Send) -> T {
     net.left.run(|| work(&mut KernelDriver::open("left0").unwrap()))
@@ -99,4 +99,64 @@ fn a_device_that_vanishes_is_gone() {
         assert_eq!(ifindex("left0"), None);
     });
     assert_eq!(ifindex("lo\0"), None);
+}
+
+/// What was announced by and by, until `enough`.
+fn heard(driver: &mut KernelDriver, enough: impl Fn(&Announced) -> bool) -> Announced {
+    let mut all = Announced::default();
+    // Announcements come with the change, or from a thread of the kernel's soon after it.
+    for _ in 0..1000 {
+        let more = driver.announced();
+        all.anything |= more.anything;
+        all.restart |= more.restart;
+        all.moved |= more.moved;
+        if enough(&all) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    all
+}
+
+#[test]
+fn changes_of_a_device_are_announced_and_those_of_others_are_not() {
+    require_net_admin!();
+    let net = Fixture::pair(4).unwrap();
+    inside(&net, |driver| {
+        driver.listen();
+        driver.announced();
+        assert_eq!(driver.announced(), Announced::default());
+        net.left.set_feature("left0", "tx-checksum-ip-generic", false).unwrap();
+        let features = heard(driver, |heard| heard.anything);
+        assert!(features.anything && !features.restart, "{features:?}");
+        let channels = driver.channels().unwrap();
+        driver.set_channels(channels.with_receiving(2)).unwrap();
+        assert!(heard(driver, |heard| heard.restart).restart, "its queues are other ones");
+        net.left.set_up("lo").unwrap();
+        driver.announced();
+        net.left.set_down("lo").unwrap();
+        assert_eq!(driver.announced(), Announced::default(), "another device");
+        net.left.set_down("left0").unwrap();
+        assert!(heard(driver, |heard| heard.restart).restart, "it went down");
+        net.left.rename("left0", "other0").unwrap();
+        assert!(heard(driver, |heard| heard.anything).anything);
+    });
+}
+
+#[test]
+fn a_device_that_moves_to_another_namespace_says_so_and_one_that_ends_does_not() {
+    require_net_admin!();
+    for moves in [false, true] {
+        let (net, other) = (Fixture::pair(1).unwrap(), Namespace::new().unwrap());
+        inside(&net, |driver| {
+            driver.listen();
+            driver.channels().unwrap();
+            match moves {
+                true => net.left.move_link("left0", &other).unwrap(),
+                false => net.veth.clone().delete().unwrap(),
+            }
+            assert!(driver.channels().unwrap_err().is_gone());
+            assert_eq!(heard(driver, |heard| heard.anything).moved, moves);
+        });
+    }
 }

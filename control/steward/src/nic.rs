@@ -127,13 +127,42 @@ impl Target for NicTarget {
 
     fn look(&mut self) -> Result<bool, TargetError> {
         let mut steering = self.steering.lock();
-        self.must_compare |= match steering.look()? {
+        let has_changed = match steering.look()? {
             Lost::Nothing => false,
             // Said once.
             Lost::SwitchedOff => !steering.is_switched_off(),
-            Lost::Reset(_) | Lost::Taken(_) => true,
+            Lost::Reset(_) | Lost::Taken(_) | Lost::Set(_) | Lost::Others => true,
         };
-        Ok(self.must_compare)
+        self.must_compare |= has_changed;
+        Ok(has_changed)
+    }
+
+    fn has_news(&mut self) -> bool {
+        self.steering.lock().announced().anything
+    }
+
+    fn has_moved(&mut self) -> bool {
+        self.steering.lock().has_moved()
+    }
+
+    fn shortfall(&self) -> Option<String> {
+        let steering = self.steering.lock();
+        if steering.is_switched_off() {
+            return Some("rules are switched off by another program (`ntuple off`)".into());
+        }
+        let left: Vec<String> = steering.left().iter().map(ToString::to_string).collect();
+        (!left.is_empty()).then(|| {
+            format!(
+                "another program changed {}: the plan does not hold until that is as it was, or the policy is read \
+                 again (SIGHUP)",
+                left.join(", ")
+            )
+        })
+    }
+
+    fn renew(&mut self) {
+        self.steering.lock().take_settings_back();
+        self.must_compare = true;
     }
 
     fn configuration(&self, _: &Search) -> Configuration {

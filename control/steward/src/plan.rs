@@ -3,7 +3,7 @@
 use weever_plan::embed::Host;
 use weever_plan::flow::Conj;
 use weever_plan::nic::Nic;
-use weever_plan::search::{FlowId, Options, Search};
+use weever_plan::search::{FlowId, Options, OthersRule, Search};
 use weever_plan::watch::FiveTuple;
 use weever_policy::Problems;
 use weever_policy::flows::FlowSpec;
@@ -88,6 +88,11 @@ impl InitialPlan {
     /// The search, for looking at its plan.
     pub fn search(&mut self) -> &mut Search {
         &mut self.search
+    }
+
+    /// Plans around rules that others made on the device.
+    pub fn plan_around(&mut self, others: Vec<OthersRule>) {
+        self.search.plan_around(others);
     }
 
     /// Why the plan does not satisfy the policy, a line each; none if it does.

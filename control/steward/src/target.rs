@@ -32,14 +32,33 @@ pub trait Target: Send {
         receivers: &mut dyn Receivers,
     ) -> Result<Applied, TargetError>;
 
-    /// Whether others have changed the device since, so that [`apply`](Target::apply) has something to do although
-    /// the plan is the same. Changes nothing.
+    /// Whether others have changed the device since the last look or change, so that [`apply`](Target::apply) has
+    /// something to do although the plan is the same. Changes nothing.
     ///
     /// # Errors
     /// [`TargetError`] if the device cannot be read.
     fn look(&mut self) -> Result<bool, TargetError> {
         Ok(false)
     }
+
+    /// Whether anything about the device was announced since the last call, so that a [`look`](Target::look) is due.
+    /// Does not wait.
+    fn has_news(&mut self) -> bool {
+        false
+    }
+
+    /// Whether the device has gone to another network namespace, with the filters that it had.
+    fn has_moved(&mut self) -> bool {
+        false
+    }
+
+    /// What of the plan does not hold because others changed the device, and it is left so.
+    fn shortfall(&self) -> Option<String> {
+        None
+    }
+
+    /// The policy is another one: what others changed is set again as plans want it.
+    fn renew(&mut self) {}
 
     /// The configuration that was applied last.
     fn configuration(&self, search: &Search) -> Configuration;

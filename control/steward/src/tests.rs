@@ -36,6 +36,11 @@ struct State {
     unready: usize,
     /// The calls to receivers, in words.
     told: Vec<String>,
+    /// Whether something was announced since it was asked.
+    news: bool,
+    /// Whether others changed the device, and how often somebody looked.
+    changed: bool,
+    looks: usize,
 }
 
 #[derive(Clone, Default)]
@@ -113,6 +118,17 @@ impl Target for Device {
             }
             receivers.commit(search.nic(), &Configuration::default());
         }
+    }
+
+    fn look(&mut self) -> Result<bool, TargetError> {
+        self.with(|state| {
+            state.looks += 1;
+            Ok(state.changed)
+        })
+    }
+
+    fn has_news(&mut self) -> bool {
+        self.with(|state| std::mem::take(&mut state.news))
     }
 
     fn configuration(&self, _: &Search) -> Configuration {
@@ -382,7 +398,7 @@ fn a_failure_is_reported_and_tried_again_less_and_less_often() {
     let (mut steward, _) = device.start(POLICY, "").unwrap();
     device.with(|state| (state.failing, state.missed) = (Some(false), vec![(tuple(4000), 100)]));
     assert!(steward.step(SECOND).failure.is_some());
-    let message = steward.problem().unwrap().to_owned();
+    let message = steward.problem().unwrap();
     let mut attempts = Vec::new();
     for second in 2..=20 {
         let before = device.with(|state| state.applied);
@@ -392,7 +408,7 @@ fn a_failure_is_reported_and_tried_again_less_and_less_often() {
         if device.with(|state| state.applied) > before {
             attempts.push(second);
         }
-        assert_eq!(steward.problem(), Some(message.as_str()));
+        assert_eq!(steward.problem().as_ref(), Some(&message));
     }
     assert_eq!(attempts, [2, 4, 8, 16]);
     device.with(|state| state.failing = None);
@@ -415,4 +431,54 @@ fn a_device_that_is_gone_is_left_alone() {
     }
     assert_eq!(device.with(|state| state.applied), applied);
     assert!(steward.problem().unwrap().contains("sim0"));
+}
+
+#[test]
+fn an_announcement_brings_the_look_forward_once_it_is_quiet() {
+    let device = Device::default();
+    let (mut steward, _) = device.start(POLICY, "").unwrap();
+    let looks = |device: &Device| device.with(|state| state.looks);
+    let milli = SECOND / 1000;
+    steward.step(10 * SECOND);
+    assert_eq!(looks(&device), 1);
+    steward.step(11 * SECOND);
+    assert_eq!(looks(&device), 1, "nothing was announced, and it was not long ago");
+    device.with(|state| state.news = true);
+    steward.step(11 * SECOND + 20 * milli);
+    steward.step(11 * SECOND + 100 * milli);
+    assert_eq!(looks(&device), 1, "more may come");
+    steward.step(11 * SECOND + 120 * milli);
+    assert_eq!(looks(&device), 2);
+    // It does not wait for ever.
+    for at in 0..60 {
+        device.with(|state| state.news = true);
+        steward.step(12 * SECOND + at * 20 * milli);
+    }
+    assert_eq!(looks(&device), 3);
+    device.with(|state| state.changed = true);
+    let applied = device.with(|state| state.applied);
+    steward.step(16 * SECOND);
+    assert_eq!((looks(&device), device.with(|state| state.applied)), (4, applied + 1));
+}
+
+#[test]
+fn a_device_is_looked_at_while_a_failure_stands_unless_it_is_gone() {
+    for is_gone in [false, true] {
+        let device = Device::default();
+        let (mut steward, _) = device.start(POLICY, "").unwrap();
+        device.with(|state| {
+            (state.failing, state.missed) = (Some(is_gone), vec![(tuple(4000), 100)]);
+        });
+        assert!(steward.step(SECOND).failure.is_some());
+        let (looks, applied) = device.with(|state| (state.looks, state.applied));
+        // The pauses between attempts grow, and others change the device meanwhile.
+        device.with(|state| (state.failing, state.changed) = (None, true));
+        steward.step(SECOND + SECOND / 2);
+        device.with(|state| state.news = true);
+        steward.step(SECOND + SECOND / 2);
+        steward.step(SECOND + 3 * SECOND / 4);
+        let now = device.with(|state| (state.looks - looks, state.applied - applied));
+        assert_eq!(now, if is_gone { (0, 0) } else { (1, 1) });
+        assert_eq!(steward.problem().is_none(), !is_gone);
+    }
 }

@@ -179,6 +179,16 @@ impl Namespace {
         self.change(&action, link::set(index, LinkAttribute::IfName(to.to_owned())), 0)
     }
 
+    /// Moves a link to another namespace, where it keeps its name.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if there is no such link, or another one of that name there.
+    pub fn move_link(&self, name: &str, to: &Namespace) -> Result<(), Error> {
+        let index = self.link(name)?.index;
+        let action = format!("move link {name} to another namespace");
+        self.change(&action, link::set(index, LinkAttribute::NetNsFd(to.raw_handle())), 0)
+    }
+
     /// Sets a link's MTU, in bytes of payload.
     ///
     /// # Errors

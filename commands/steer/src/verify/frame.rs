@@ -22,6 +22,11 @@ const ADDRESSES: [[u128; 2]; 2] =
 const PORTS: [u16; 2] = [49_999, 49_998];
 pub(crate) const TAG: u16 = 0x8100;
 pub(crate) const SERVICE_TAG: u16 = 0x88a8;
+/// The flag of a fragment that others follow.
+const FIRST: u16 = 0x2000;
+/// The extension headers of fragments and of options for the destination.
+const FRAGMENT: u8 = 44;
+const OPTIONS: u8 = 60;
 /// Octets behind the header of a transport.
 const DATA: usize = 40;
 
@@ -35,7 +40,7 @@ pub(crate) struct Frame {
     pub(crate) addresses: [u128; 2],
     pub(crate) ports: [u16; 2],
     flags: u8,
-    /// Of IPv4: more-fragments flag and offset.
+    /// More-fragments flag and offset, as IPv4 has them; IPv6 has an extension header for them.
     fragment: u16,
     /// Of IPv4: whether there are options.
     options: bool,
@@ -69,10 +74,10 @@ pub(crate) const KINDS: [(&str, Neighbour); 12] = [
         let outer = frame.tags.first().map_or(7, |(_, number)| *number);
         Some(Frame { tags: vec![(SERVICE_TAG, outer), (TAG, 9)], ..frame.clone() })
     }),
-    ("first fragment", |frame| frame.in_version(4, |frame| frame.fragment = 0x2000)),
-    ("later fragment", |frame| frame.in_version(4, |frame| frame.fragment = 5)),
+    ("first fragment", |frame| Some(frame.fragment_of(FIRST))),
+    ("later fragment", |frame| Some(frame.fragment_of(5))),
     ("options", |frame| frame.in_version(4, |frame| frame.options = true)),
-    ("extension header", |frame| frame.in_version(6, |frame| frame.extension = Some(60))),
+    ("extension header", |frame| frame.in_version(6, |frame| frame.extension = Some(OPTIONS))),
     ("tunnel", |frame| {
         let protocol = if frame.version == 4 { 4 } else { 41 };
         Some(Frame { protocol, inner: Some(Box::new(frame.clone())), ..frame.clone() })
@@ -135,6 +140,11 @@ impl Frame {
         frame
     }
 
+    fn fragment_of(&self, fragment: u16) -> Frame {
+        let extension = (self.version == 6).then_some(FRAGMENT);
+        Frame { fragment, extension, ..self.clone() }
+    }
+
     fn in_version(&self, version: u8, change: fn(&mut Frame)) -> Option<Frame> {
         let mut frame = self.clone();
         change(&mut frame);
@@ -174,8 +184,8 @@ impl Frame {
     /// The forms in which NICs may treat it otherwise than a plain packet.
     pub(crate) fn forms(&self) -> Forms {
         let each = [
-            (self.fragment == 0x2000, Form::First),
-            (self.fragment & 0x1fff != 0, Form::Later),
+            (self.version == 4 && self.fragment == FIRST, Form::First),
+            (self.version == 4 && self.fragment & 0x1fff != 0, Form::Later),
             (self.options, Form::Options),
             (self.extension.is_some(), Form::Extensions),
             (self.tags.len() > 1, Form::Stacked),
@@ -204,10 +214,16 @@ impl Frame {
 
     fn packet(&self) -> Vec<u8> {
         let mut body = self.inner.as_ref().map_or_else(|| self.segment(), |inner| inner.packet());
-        if let Some(kind) = self.extension {
+        match self.extension {
+            Some(FRAGMENT) => {
+                // The offset stands three bits higher than in IPv4, and the flag behind it (RFC 8200 §4.5).
+                let more = u16::from(self.fragment & FIRST != 0);
+                let [a, b] = (self.fragment << 3 | more).to_be_bytes();
+                body.splice(..0, [self.protocol, 0, a, b, 0, 0, 0, 1]);
+            }
             // Eight octets: options that pad (RFC 8200 §4.2).
-            debug_assert_eq!(kind, 60);
-            body.splice(..0, [self.protocol, 0, 1, 4, 0, 0, 0, 0]);
+            Some(_) => drop(body.splice(..0, [self.protocol, 0, 1, 4, 0, 0, 0, 0])),
+            None => {}
         }
         let ends = [self.address(0), self.address(1)].concat();
         if self.version == 6 {

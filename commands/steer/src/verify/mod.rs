@@ -32,6 +32,8 @@ const ENOUGH: RangeInclusive<u64> = 360..=440;
 const MAX_FLOWS: usize = 64;
 /// The pause between two looks at the counters.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Frames that come later than this behind others count for the next probe.
+const QUIET: Duration = Duration::from_millis(30);
 
 /// Where the frames of a probe arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,29 +145,43 @@ fn frames_of(flows: &[Conj]) -> Vec<Frame> {
     flows.iter().filter_map(Frame::of).take(MAX_FLOWS).collect()
 }
 
-/// Waits until a counter has risen by enough.
+/// Waits until a counter has risen by enough, and then for late frames, which would count for the next probe.
 fn arrival(
     steward: &mut Steward,
     before: &Arrivals,
     patience: Duration,
 ) -> Result<Arrival, SteerError> {
     let start = Instant::now();
-    loop {
-        let now = steward.arrivals()?;
-        let queues = now.queues.iter().zip(&before.queues).zip(0..);
-        let queues = queues.map(|((now, before), queue)| (now, before, Arrival::Queue(queue)));
-        let apart = [
-            (&now.spread, &before.spread, Arrival::Spread),
-            (&now.dropped, &before.dropped, Arrival::Dropped),
-        ];
-        let rises = queues.chain(apart).map(|(now, before, at)| (now.saturating_sub(*before), at));
-        let mut risen = rises.filter(|(rise, _)| rise >= ENOUGH.start());
-        match (risen.next(), risen.next()) {
-            (None, _) if start.elapsed() < patience => thread::sleep(PAUSE),
-            (None, _) => return Ok(Arrival::Nowhere),
-            (Some((rise, at)), None) if ENOUGH.contains(&rise) => return Ok(at),
-            _ => return Ok(Arrival::Unclear),
+    let mut now = steward.arrivals()?;
+    while found(before, &now) == Arrival::Nowhere && start.elapsed() < patience {
+        thread::sleep(PAUSE);
+        now = steward.arrivals()?;
+    }
+    while start.elapsed() < patience {
+        thread::sleep(QUIET);
+        let later = steward.arrivals()?;
+        if later == now {
+            break;
         }
+        now = later;
+    }
+    Ok(found(before, &now))
+}
+
+/// The place whose counter has risen by enough.
+fn found(before: &Arrivals, now: &Arrivals) -> Arrival {
+    let queues = now.queues.iter().zip(&before.queues).zip(0..);
+    let queues = queues.map(|((now, before), queue)| (now, before, Arrival::Queue(queue)));
+    let apart = [
+        (&now.spread, &before.spread, Arrival::Spread),
+        (&now.dropped, &before.dropped, Arrival::Dropped),
+    ];
+    let rises = queues.chain(apart).map(|(now, before, at)| (now.saturating_sub(*before), at));
+    let mut risen = rises.filter(|(rise, _)| rise >= ENOUGH.start());
+    match (risen.next(), risen.next()) {
+        (None, _) => Arrival::Nowhere,
+        (Some((rise, at)), None) if ENOUGH.contains(&rise) => at,
+        _ => Arrival::Unclear,
     }
 }
 

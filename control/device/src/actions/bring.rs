@@ -9,14 +9,14 @@ use weever_plan::search::{Plan, PlannedRule, Refused, RuleId, Search};
 use super::desired::words;
 use super::{
     ApplyError, ConfigurationError, ConfigurationSteps, DesiredConfiguration, PersistError, Record,
-    Step,
+    Setting, Step,
 };
 use crate::ethtool::{Action, Driver, EthtoolError, RuleSpec};
 
 /// Called with the record as it may become, before each step, in order to save it.
 pub(crate) type Ahead<'a> = dyn FnMut(&Record) -> Result<(), PersistError> + 'a;
 
-/// Receives a configuration before it is sent to a NIC.
+/// Receives a configuration before it is sent to a NIC, with the rules that others have there.
 pub type AboutTo<'a> = dyn FnMut(&Nic, &Configuration) + 'a;
 
 /// How often a plan is made anew because the device refuses a rule.
@@ -69,15 +69,16 @@ pub fn bring(
     record: &mut Record,
     search: &mut Search,
 ) -> Result<ApplyReport, BringError> {
-    bring_noting(driver, record, search, &mut |_| Ok(()), &mut |_, _| ())
+    bring_noting(driver, record, search, &[], &mut |_| Ok(()), &mut |_, _| ())
 }
 
-/// Like [`bring`]; `about_to` receives the plan before each attempt, and `ahead` the record as it may
-/// become before steps are taken.
+/// Like [`bring`], but the settings `left` stay as they are; `about_to` receives the plan before each attempt, and
+/// `ahead` the record as it may become before steps are taken.
 pub(crate) fn bring_noting(
     driver: &mut dyn Driver,
     record: &mut Record,
     search: &mut Search,
+    left: &[Setting],
     ahead: &mut Ahead<'_>,
     about_to: &mut AboutTo<'_>,
 ) -> Result<ApplyReport, BringError> {
@@ -86,8 +87,9 @@ pub(crate) fn bring_noting(
     loop {
         let plan = search.plan();
         let configuration = plan.configuration(search.nic().tables.len());
-        let desired = DesiredConfiguration::of(search.nic(), &configuration)?;
-        about_to(search.nic(), &configuration);
+        let mut desired = DesiredConfiguration::of(search.nic(), &configuration)?;
+        desired.leave(left);
+        about_to(search.nic(), &plan.whole_configuration(search.nic().tables.len()));
         let (actions, tried) = attempt(driver, record, &desired, ahead);
         // Comparing with the device takes the place of the search's list of changes.
         search.take_changes();

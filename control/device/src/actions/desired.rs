@@ -10,7 +10,7 @@ use crate::ethtool::{ANY_LOCATION, Action, HashFields, Match, RuleSpec};
 /// The settings that a device should get.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DesiredConfiguration {
-    /// The number of receiving queues.
+    /// The number of receiving queues; 0 to leave it as it is.
     pub receiving: u32,
     /// The queues that the hash points to, to be repeated; empty to leave them as they are.
     pub table: Vec<u32>,

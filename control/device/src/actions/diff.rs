@@ -73,6 +73,9 @@ impl ConfigurationSteps {
         driver: &mut dyn Driver,
         desired: &DesiredConfiguration,
     ) -> Result<Option<Step>, ConfigurationError> {
+        if desired.receiving == 0 {
+            return Ok(None);
+        }
         let from = match driver.channels() {
             Err(e) if e.is_unsupported() => {
                 self.notes.push(format!("{e}: its queues are taken as they are"));
@@ -216,10 +219,6 @@ impl ConfigurationSteps {
         let present = driver.locations()?;
         let others: BTreeSet<u32> =
             present.into_iter().filter(|at| !record.ours.contains_key(at)).collect();
-        if !others.is_empty() {
-            let count = others.len();
-            self.notes.push(format!("{count} rules that are not ours stay, and may take packets"));
-        }
         if !desired.rules.is_empty() && !driver.ntuple()? {
             self.steps.push(Step::Ntuple { to: true });
         }

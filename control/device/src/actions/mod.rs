@@ -15,6 +15,7 @@ mod desired;
 mod diff;
 mod persist;
 mod record;
+mod settings;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,8 @@ pub use desired::DesiredConfiguration;
 pub use diff::ConfigurationSteps;
 pub use persist::{PersistError, StateFile};
 pub use record::Record;
+pub use settings::Setting;
+pub(crate) use settings::Settings;
 pub use step::Step;
 pub use undo::ApplyError;
 pub use undo::undo;

@@ -100,16 +100,6 @@ impl Record {
         self.ours.iter().map(|(at, rule)| (*at, rule.sent.clone()))
     }
 
-    /// The channels that we set.
-    pub(crate) fn channels_set(&self) -> Option<Channels> {
-        self.channels.as_ref().map(|changed| changed.set)
-    }
-
-    /// The spreading that we set.
-    pub(crate) fn spreading_set(&self) -> Option<&Spreading> {
-        self.spreading.as_ref().map(|changed| &changed.set)
-    }
-
     /// Takes over the rules that a killed process has made without recording them, and gives up rules
     /// that others changed since, as they belong to others now. Returns the locations of the latter.
     ///

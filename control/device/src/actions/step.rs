@@ -243,7 +243,7 @@ impl Step {
                 format!("ethtool -K {device} ntuple {}", if *to { "on" } else { "off" })
             }
             Step::Fields { flow_type, to, .. } => {
-                format!("ethtool -N {device} rx-flow-hash {flow_type} {}", letters(*to))
+                format!("ethtool -N {device} rx-flow-hash {flow_type} {}", to.letters())
             }
             Step::Spreading { from, to } => {
                 let key = (from.key != to.key).then_some(&to.key[..]);
@@ -310,11 +310,4 @@ fn insert(
     let ours = InstalledRule { sent: rule.clone(), read };
     record.ours.insert(location, ours.clone());
     Ok((location, ours))
-}
-
-/// `sdfn`, as `ethtool` calls the fields of `RXH_*`.
-fn letters(fields: HashFields) -> String {
-    let bits = "mvtsdfn".chars().enumerate();
-    let set = bits.filter(|(i, _)| fields.0 >> (i + 1) & 1 == 1);
-    set.map(|(_, letter)| letter).collect()
 }

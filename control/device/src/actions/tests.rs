@@ -117,8 +117,7 @@ fn rules_of_others_are_never_touched() {
         let planned = (0..4).map(|n| rule(n as u16 + 1, n)).collect::<Vec<_>>();
         let located = planned.iter().zip(0..).map(|(rule, at)| rule.clone().at(at));
         let wanted = if chooses { planned.clone() } else { located.collect() };
-        let actions = bring(&mut device, &mut record, &desired(wanted)).unwrap();
-        assert!(actions.notes.iter().any(|note| note.contains("2 rules")), "{:?}", actions.notes);
+        bring(&mut device, &mut record, &desired(wanted)).unwrap();
         assert_eq!(record.locations().collect::<Vec<_>>(), [1, 3, 4, 5]);
         for (rule, at) in planned.iter().zip([1, 3, 4, 5]) {
             assert!(device.rules[&at].says_the_same(rule), "the order stays");

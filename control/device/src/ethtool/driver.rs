@@ -1,9 +1,11 @@
 //! The requests that a device answers.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use weever_graph::nic::{FlowType, RssFields};
 
-use super::{EthtoolError, RuleSpec};
+use super::{Announced, EthtoolError, RuleSpec};
 
 /// The driver of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,6 +68,24 @@ pub struct Spreading {
     pub key: Vec<u8>,
 }
 
+/// How packets are hashed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Hashing {
+    /// The function's name.
+    pub function: String,
+    /// Whether both directions of a connection have the same hash.
+    pub symmetric: bool,
+}
+
+/// The descriptors of rings: how many there are, and how many there can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Rings {
+    /// Of a receive queue.
+    pub receive: [u32; 2],
+    /// Of a send queue.
+    pub send: [u32; 2],
+}
+
 /// The fields that are hashed of a flow type: bits `RXH_*`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HashFields(pub u64);
@@ -73,6 +93,13 @@ pub struct HashFields(pub u64);
 impl HashFields {
     const ADDRESSES: u64 = 1 << 4 | 1 << 5;
     const PORTS: u64 = 1 << 6 | 1 << 7;
+
+    /// `sdfn`, as `ethtool` calls them.
+    pub fn letters(self) -> String {
+        let bits = "mvtsdfn".chars().enumerate();
+        let set = bits.filter(|(i, _)| self.0 >> (i + 1) & 1 == 1);
+        set.map(|(_, letter)| letter).collect()
+    }
 }
 
 impl From<RssFields> for HashFields {
@@ -139,10 +166,22 @@ pub trait Driver {
         flow_type: FlowType,
         fields: HashFields,
     ) -> Result<(), EthtoolError>;
+    /// The hash's function, and whether it is symmetric.
+    fn hashing(&mut self) -> Result<Hashing, EthtoolError>;
+    /// The descriptors of its rings.
+    fn rings(&mut self) -> Result<Rings, EthtoolError>;
+    /// The interrupt of each receive queue, where the driver says one.
+    fn interrupts(&mut self) -> BTreeMap<u32, u32>;
+    /// Whether a feature is on, by the name that `ethtool -K` takes; nothing if there is no such feature.
+    fn feature(&mut self, name: &str) -> Result<Option<bool>, EthtoolError>;
     /// Whether a private flag of the driver (`ethtool --show-priv-flags`) is set; nothing if it has no such flag.
     fn private_flag(&mut self, name: &str) -> Result<Option<bool>, EthtoolError>;
     /// Changes that.
     fn set_private_flag(&mut self, name: &str, on: bool) -> Result<(), EthtoolError>;
     /// Whether the kernel makes rules of its own for sockets (aRFS) once rules are in force.
     fn steers_sockets(&mut self) -> bool;
+    /// Listens to announcements about the device from now on, as far as the kernel lets.
+    fn listen(&mut self);
+    /// What was announced since the last call. Does not wait. That nothing was is no proof that nothing changed.
+    fn announced(&mut self) -> Announced;
 }

@@ -1,20 +1,36 @@
 //! The system calls.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use weever_graph::nic::FlowType;
 
-use super::layout::{NTUPLE, channels, command, driver, put_u32, put_u64, rules, spec, spreading};
-use super::layout::{statistics, strings, u32_at, u64_at};
+use super::layout::{NTUPLE, channels, command, driver, features, put_u32, put_u64, rings, rules};
+use super::layout::{spec, spreading, statistics, strings, u32_at, u64_at};
 use super::matching::hash_number_of;
 use super::received::by_queue;
-use super::{Channels, Driver, EthtoolError, HashFields, Identity, RuleSpec, Spreading, TableSize};
+use super::{
+    Announced, Channels, Driver, EthtoolError, HashFields, Hashing, Identity, Rings, RuleSpec,
+    Spreading, TableSize,
+};
+use crate::netlink::events::Listener;
+use crate::netlink::{Questions, counters, interrupts};
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const SIOCGIFNAME: libc::c_ulong = 0x8910;
 /// The size of the kernel's table of sockets' flows: 0 if it does not steer by them.
 const SOCKET_FLOWS: &str = "/proc/sys/net/core/rps_sock_flow_entries";
+/// The names that `ethtool -K` takes, and those of the kernel's features.
+const FEATURES: [(&str, &str); 5] = [
+    ("ntuple", "rx-ntuple-filter"),
+    ("rxhash", "rx-hashing"),
+    ("rxvlan", "rx-vlan-hw-parse"),
+    ("gro-hw", "rx-gro-hw"),
+    ("lro", "rx-lro"),
+];
+/// The hash's functions, by their bits (`ETH_RSS_HASH_*`).
+const FUNCTIONS: [(u8, &str); 3] = [(1, "toeplitz"), (2, "xor"), (4, "crc32")];
 /// No table of rules or of spreading has more entries; larger answers are a driver's mistake.
 const MOST: u32 = 1 << 20;
 /// Room for items that come in addition to twice the expected number.
@@ -28,6 +44,9 @@ pub struct KernelDriver {
     /// 0 if there was no such device.
     ifindex: libc::c_int,
     socket: OwnedFd,
+    /// For counters; some containers have no netlink.
+    questions: Option<Questions>,
+    listener: Option<Listener>,
 }
 
 impl KernelDriver {
@@ -53,7 +72,8 @@ impl KernelDriver {
         let found = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFINDEX, &mut request) };
         // SAFETY: the call has written this member of the union; before it was zeros, a valid value.
         let ifindex = if found < 0 { 0 } else { unsafe { request.ifr_ifru.ifru_ifindex } };
-        Ok(KernelDriver { device, ifindex, socket })
+        let (questions, listener) = (Questions::open().ok(), None);
+        Ok(KernelDriver { device, ifindex, socket, questions, listener })
     }
 
     /// A request about the device by the name that it has now.
@@ -146,6 +166,22 @@ impl KernelDriver {
         Ok(u32_at(&buffer, 4))
     }
 
+    /// The counters that some drivers have by netlink, most of these nowhere else.
+    fn counted_by_queue(&mut self) -> Result<Option<Vec<u64>>, EthtoolError> {
+        self.request()?;
+        let index = u32::try_from(self.ifindex).unwrap_or_default();
+        let counted = self.questions.as_mut().map(|asked| counters::received(asked, index));
+        // A kernel or driver without them says so in one way or the other.
+        Ok(counted.and_then(Result::ok).flatten())
+    }
+
+    /// `struct ethtool_rxfh` without table and key.
+    fn spreading_sizes(&self, context: u32) -> Result<Vec<u8>, EthtoolError> {
+        let mut sizes = spreading_question(context);
+        self.call(&mut sizes, "say how it spreads")?;
+        Ok(sizes)
+    }
+
     fn flags(&self) -> Result<u32, EthtoolError> {
         let mut buffer = [0; 8];
         put_u32(&mut buffer, 0, command::GET_FLAGS);
@@ -216,6 +252,9 @@ impl Driver for KernelDriver {
 
     fn received(&mut self) -> Result<Vec<u64>, EthtoolError> {
         let what = "count the frames of each receive queue";
+        if let Some(received) = self.counted_by_queue()? {
+            return Ok(received);
+        }
         let texts = self.texts(strings::STATISTICS, MOST, what)?.unwrap_or_default();
         let count = texts.len() / strings::TEXT;
         let mut values = with_slack(statistics::VALUES, statistics::VALUE, count as u32);
@@ -273,17 +312,13 @@ impl Driver for KernelDriver {
 
     fn spreading(&mut self, context: u32) -> Result<Spreading, EthtoolError> {
         let what = "say how it spreads";
-        let mut head = vec![0; spreading::CONFIG];
-        put_u32(&mut head, 0, command::GET_SPREADING);
-        put_u32(&mut head, spreading::CONTEXT, context);
-        let mut sizes = head.clone();
-        self.call(&mut sizes, what)?;
+        let sizes = self.spreading_sizes(context)?;
         let table = u32_at(&sizes, spreading::TABLE_SIZE);
         let key = u32_at(&sizes, spreading::KEY_SIZE);
         if table > MOST || key > MOST {
             return Err(self.nonsense(what));
         }
-        let mut buffer = head;
+        let mut buffer = spreading_question(context);
         put_u32(&mut buffer, spreading::TABLE_SIZE, table);
         put_u32(&mut buffer, spreading::KEY_SIZE, key);
         let key_at = spreading::CONFIG + 4 * table as usize;
@@ -301,12 +336,17 @@ impl Driver for KernelDriver {
         key: Option<&[u8]>,
     ) -> Result<(), EthtoolError> {
         let mut buffer = spreading_request(context, table, key);
+        if context == 0 {
+            // 0 would switch symmetric hashing off.
+            buffer[spreading::TRANSFORMATION] = self.spreading_sizes(0)?[spreading::TRANSFORMATION];
+        }
         self.call(&mut buffer, "spread as it is told")
     }
 
     fn reset_spreading(&mut self) -> Result<(), EthtoolError> {
         // A table of no entries stands for the default one.
         let mut buffer = spreading_request(0, Some(&[]), None);
+        buffer[spreading::TRANSFORMATION] = self.spreading_sizes(0)?[spreading::TRANSFORMATION];
         self.call(&mut buffer, "spread as its driver likes")
     }
 
@@ -341,6 +381,46 @@ impl Driver for KernelDriver {
         self.rules(command::SET_HASH_FIELDS, &what, 0, set).map(drop)
     }
 
+    fn hashing(&mut self) -> Result<Hashing, EthtoolError> {
+        let answer = self.spreading_sizes(0)?;
+        let bits = answer[spreading::FUNCTION];
+        let function = FUNCTIONS.iter().find(|(bit, _)| bits & bit != 0).map(|(_, name)| *name);
+        let symmetric = answer[spreading::TRANSFORMATION] & spreading::SYMMETRIC != 0;
+        Ok(Hashing { function: function.unwrap_or("unknown").into(), symmetric })
+    }
+
+    fn rings(&mut self) -> Result<Rings, EthtoolError> {
+        let mut buffer = [0; rings::SIZE];
+        put_u32(&mut buffer, 0, command::GET_RINGS);
+        self.call(&mut buffer, "say how long its rings are")?;
+        let of =
+            |at: usize| [rings::COUNTS, rings::MOST].map(|offsets| u32_at(&buffer, offsets[at]));
+        Ok(Rings { receive: of(0), send: of(1) })
+    }
+
+    fn interrupts(&mut self) -> BTreeMap<u32, u32> {
+        let index = u32::try_from(self.ifindex).unwrap_or_default();
+        let asked = self.questions.as_mut().map(|asked| interrupts::of_queues(asked, index));
+        asked.and_then(Result::ok).unwrap_or_default()
+    }
+
+    fn feature(&mut self, name: &str) -> Result<Option<bool>, EthtoolError> {
+        let what = "report its enabled features";
+        let name = FEATURES.iter().find(|(short, _)| *short == name).map_or(name, |(_, name)| name);
+        let texts = self.texts(strings::FEATURES, MOST, what)?.unwrap_or_default();
+        let mut names = texts.chunks(strings::TEXT);
+        let Some(at) = names.position(|text| before_zero(text) == name.as_bytes()) else {
+            return Ok(None);
+        };
+        let blocks = (texts.len() / strings::TEXT).div_ceil(32);
+        let mut buffer = vec![0; features::FIRST + features::BLOCK * blocks];
+        put_u32(&mut buffer, 0, command::GET_FEATURES);
+        put_u32(&mut buffer, features::BLOCKS, blocks as u32);
+        self.call(&mut buffer, what)?;
+        let block = features::FIRST + features::BLOCK * (at / 32);
+        Ok(Some(u32_at(&buffer, block + features::ACTIVE) >> (at % 32) & 1 == 1))
+    }
+
     fn private_flag(&mut self, name: &str) -> Result<Option<bool>, EthtoolError> {
         let Some(bit) = self.private_bit(name)? else { return Ok(None) };
         Ok(Some(self.private_flags()? >> bit & 1 == 1))
@@ -360,6 +440,15 @@ impl Driver for KernelDriver {
         let entries = std::fs::read_to_string(SOCKET_FLOWS).unwrap_or_default();
         entries.trim().parse::<u64>().is_ok_and(|entries| entries > 0)
     }
+
+    fn listen(&mut self) {
+        let index = u32::try_from(self.ifindex).unwrap_or_default();
+        self.listener = Listener::open(index).ok();
+    }
+
+    fn announced(&mut self) -> Announced {
+        self.listener.as_mut().map(Listener::take).unwrap_or_default()
+    }
 }
 
 /// A request of zeros but for the name, which is shorter than its array.
@@ -370,6 +459,14 @@ fn request_about(device: &str) -> libc::ifreq {
         *to = from as libc::c_char;
     }
     request
+}
+
+/// `struct ethtool_rxfh` that asks for the sizes of table and key.
+fn spreading_question(context: u32) -> Vec<u8> {
+    let mut question = vec![0; spreading::CONFIG];
+    put_u32(&mut question, 0, command::GET_SPREADING);
+    put_u32(&mut question, spreading::CONTEXT, context);
+    question
 }
 
 /// `struct ethtool_rxfh` for a change.

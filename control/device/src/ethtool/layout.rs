@@ -6,6 +6,7 @@
 /// `ETHTOOL_*`.
 pub(super) mod command {
     pub(crate) const DRIVER_INFO: u32 = 0x03;
+    pub(crate) const GET_RINGS: u32 = 0x10;
     pub(crate) const GET_FLAGS: u32 = 0x25;
     pub(crate) const SET_FLAGS: u32 = 0x26;
     pub(crate) const GET_STRINGS: u32 = 0x1b;
@@ -20,6 +21,7 @@ pub(super) mod command {
     pub(crate) const LIST_RULES: u32 = 0x30;
     pub(crate) const DELETE_RULE: u32 = 0x31;
     pub(crate) const INSERT_RULE: u32 = 0x32;
+    pub(crate) const GET_FEATURES: u32 = 0x3a;
     pub(crate) const GET_CHANNELS: u32 = 0x3c;
     pub(crate) const SET_CHANNELS: u32 = 0x3d;
     pub(crate) const GET_SPREADING: u32 = 0x46;
@@ -30,6 +32,8 @@ pub(super) mod command {
 pub(super) mod strings {
     /// `ETH_SS_PRIV_FLAGS`.
     pub(crate) const PRIVATE_FLAGS: u32 = 2;
+    /// `ETH_SS_FEATURES`.
+    pub(crate) const FEATURES: u32 = 4;
     /// `ETH_SS_STATS`.
     pub(crate) const STATISTICS: u32 = 1;
     /// The sets that are asked about, a bit each, and the size of the first.
@@ -87,6 +91,12 @@ pub(super) mod spreading {
     pub(crate) const CONTEXT: usize = 4;
     pub(crate) const TABLE_SIZE: usize = 8;
     pub(crate) const KEY_SIZE: usize = 12;
+    /// A bit for each function: Toeplitz, XOR, CRC32.
+    pub(crate) const FUNCTION: usize = 16;
+    /// What is done with the hash's input (`RXH_XFRM_*`); free before Linux 6.8, and 0 then.
+    pub(crate) const TRANSFORMATION: usize = 17;
+    /// Those of them that make the hash symmetric: `RXH_XFRM_SYM_XOR`, `RXH_XFRM_SYM_OR_XOR`.
+    pub(crate) const SYMMETRIC: u8 = 3;
     pub(crate) const CONFIG: usize = 24;
     /// As a context: make one (`ETH_RXFH_CONTEXT_ALLOC`).
     pub(crate) const NEW_CONTEXT: u32 = 0xffff_ffff;
@@ -99,6 +109,23 @@ pub(super) mod channels {
     pub(crate) const MOST: usize = 4;
     pub(crate) const COUNTS: usize = 20;
     pub(crate) const SIZE: usize = 36;
+}
+
+/// `struct ethtool_ringparam`: the command, four maxima, four counts, in the order receive, mini, jumbo, send.
+pub(super) mod rings {
+    pub(crate) const MOST: [usize; 2] = [4, 16];
+    pub(crate) const COUNTS: [usize; 2] = [20, 32];
+    pub(crate) const SIZE: usize = 36;
+}
+
+/// `struct ethtool_gfeatures`.
+pub(super) mod features {
+    pub(crate) const BLOCKS: usize = 4;
+    pub(crate) const FIRST: usize = 8;
+    /// A block is for 32 features.
+    pub(crate) const BLOCK: usize = 16;
+    /// In a block.
+    pub(crate) const ACTIVE: usize = 8;
 }
 
 /// `struct ethtool_drvinfo`.

@@ -22,7 +22,8 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
-pub use driver::{Channels, Driver, HashFields, Identity, Spreading, TableSize};
+pub use crate::netlink::events::Announced;
+pub use driver::{Channels, Driver, HashFields, Hashing, Identity, Rings, Spreading, TableSize};
 pub use error::EthtoolError;
 pub use kernel::KernelDriver;
 pub use matching::Match;

@@ -22,6 +22,9 @@ pub enum Profile {
     Ena,
     /// `gve_flow_rule.c`.
     Gve,
+    /// `siena/ethtool_common.c` (`efx_ethtool_set_class_rule`) and `siena/farch.c`
+    /// (`efx_farch_filter_from_gen_spec`), SFC9020.
+    Siena,
 }
 
 /// A packet: its fields, as predicates see them, and its forms.
@@ -74,6 +77,7 @@ impl Profile {
             Profile::Mlx5 => &[Tcp4, Udp4, Ip4, Tcp6, Udp6, Ip6, Ether],
             Profile::Ena => &[Tcp4, Udp4, Ip4, Tcp6, Udp6, Ip6],
             Profile::Gve => &[Tcp4, Udp4, Sctp4, Tcp6, Udp6, Sctp6],
+            Profile::Siena => &[Tcp4, Udp4, Ether],
         };
         let no_drop = matches!(self, Profile::Ena | Profile::Gve);
         if !taken.contains(&rule.flow_type) || (no_drop && action == Action::Drop) {
@@ -112,7 +116,7 @@ impl Profile {
         let whole = |(field, key): &(Field, weever_graph::Key)| key.mask == field.full_mask();
         let is_ip = rule.flow_type.ip_version().is_some();
         let possible = match self {
-            Profile::I40e | Profile::Ice => rule.fields.iter().all(whole),
+            Profile::I40e | Profile::Ice | Profile::Siena => rule.fields.iter().all(whole),
             _ => rule.fields.iter().filter(|(f, _)| *f == Field::VlanId).all(whole),
         };
         let known = |(field, _): &(Field, _)| match field {
@@ -122,6 +126,7 @@ impl Profile {
             _ => true,
         };
         match possible && rule.fields.iter().all(known) {
+            true if self == Profile::Siena => known_to_siena(rule),
             true => Ok(()),
             false => Err(libc::EINVAL),
         }
@@ -148,7 +153,7 @@ impl Profile {
                 Form::Options | Form::First | Form::Later => is_ip4,
                 Form::Extensions | Form::Stacked => false,
             },
-            Profile::Ena | Profile::Gve => false,
+            Profile::Ena | Profile::Gve | Profile::Siena => false,
         }
     }
 
@@ -183,7 +188,29 @@ impl Profile {
             // A table for each number of fields, the largest first; within one the order is not told.
             Profile::Mlx5 => (ether, usize::MAX - rule.fields.len(), location),
             Profile::Ice => (ether, 0, location),
+            // A table for full filters, one for those of a local port, and likewise for stations.
+            Profile::Siena => (ether, usize::MAX - rule.fields.len(), location),
             _ => (0, 0, location),
         }
     }
+}
+
+/// The hardware has filters for a connection, for a local address and port, for a station with its VLAN, and for a
+/// station. Ports are not 0.
+fn known_to_siena(rule: &Match) -> Result<(), i32> {
+    let fields: Vec<Field> = rule.fields.iter().map(|(field, _)| *field).collect();
+    let is_port = |field: &Field| matches!(field, Field::L4Src | Field::L4Dst);
+    if rule.fields.iter().any(|(field, key)| is_port(field) && key.value == 0) {
+        return Err(libc::EADDRNOTAVAIL);
+    }
+    let kinds: [&[Field]; 2] = match rule.flow_type {
+        FlowType::Ether => [&[Field::EthDst, Field::VlanId], &[Field::EthDst]],
+        _ => [
+            &[Field::Ip4Src, Field::Ip4Dst, Field::L4Src, Field::L4Dst],
+            &[Field::Ip4Dst, Field::L4Dst],
+        ],
+    };
+    let is =
+        |kind: &&[Field]| kind.len() == fields.len() && kind.iter().all(|f| fields.contains(f));
+    if kinds.iter().any(is) { Ok(()) } else { Err(libc::EPROTONOSUPPORT) }
 }

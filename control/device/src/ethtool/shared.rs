@@ -1,11 +1,13 @@
 //! A device that several look at.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weever_graph::nic::FlowType;
 
 use super::{
-    Channels, Driver, EthtoolError, HashFields, Identity, RuleSpec, Simulated, Spreading, TableSize,
+    Announced, Channels, Driver, EthtoolError, HashFields, Hashing, Identity, Rings, RuleSpec,
+    Simulated, Spreading, TableSize,
 };
 
 /// A handle on a simulated device: one handle steers it, another inspects the result or makes it fail.
@@ -113,6 +115,22 @@ impl Driver for SharedDevice {
         self.lock().set_hash_fields(flow_type, fields)
     }
 
+    fn hashing(&mut self) -> Result<Hashing, EthtoolError> {
+        self.lock().hashing()
+    }
+
+    fn rings(&mut self) -> Result<Rings, EthtoolError> {
+        self.lock().rings()
+    }
+
+    fn interrupts(&mut self) -> BTreeMap<u32, u32> {
+        self.lock().interrupts()
+    }
+
+    fn feature(&mut self, name: &str) -> Result<Option<bool>, EthtoolError> {
+        self.lock().feature(name)
+    }
+
     fn private_flag(&mut self, name: &str) -> Result<Option<bool>, EthtoolError> {
         self.lock().private_flag(name)
     }
@@ -123,5 +141,13 @@ impl Driver for SharedDevice {
 
     fn steers_sockets(&mut self) -> bool {
         self.lock().steers_sockets()
+    }
+
+    fn listen(&mut self) {
+        self.lock().listen();
+    }
+
+    fn announced(&mut self) -> Announced {
+        self.lock().announced()
     }
 }

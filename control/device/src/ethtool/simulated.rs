@@ -7,8 +7,8 @@ use weever_graph::Field;
 use weever_graph::nic::FlowType;
 
 use super::{
-    ANY_LOCATION, Action, Channels, Driver, EthtoolError, HashFields, Identity, Match, Packet,
-    Profile, RuleSpec, Spreading, TableSize,
+    ANY_LOCATION, Action, Announced, Channels, Driver, EthtoolError, HashFields, Hashing, Identity,
+    Match, Packet, Profile, Rings, RuleSpec, Spreading, TableSize,
 };
 
 /// The changes that fail, for tests.
@@ -58,6 +58,10 @@ pub struct Simulated {
     pub spreading: BTreeMap<u32, Spreading>,
     /// Whether its table was set, and not only its number of queues.
     pub spreads_as_set: bool,
+    /// Whether both directions of a connection have the same hash.
+    pub symmetric: bool,
+    /// Whether features are on.
+    pub features: BTreeMap<String, bool>,
     /// The driver's private flags.
     pub private_flags: BTreeMap<String, bool>,
     /// Whether the kernel makes rules of its own for sockets once rules are in force.
@@ -74,6 +78,8 @@ pub struct Simulated {
     pub gone: bool,
     /// How many changes were attempted.
     pub changes: usize,
+    /// What is announced the next time that somebody asks.
+    pub announced: Announced,
 }
 
 impl Simulated {
@@ -365,6 +371,25 @@ impl Driver for Simulated {
         Ok(())
     }
 
+    fn hashing(&mut self) -> Result<Hashing, EthtoolError> {
+        self.look("say how it hashes")?;
+        Ok(Hashing { function: "toeplitz".into(), symmetric: self.symmetric })
+    }
+
+    fn rings(&mut self) -> Result<Rings, EthtoolError> {
+        self.look("say how long its rings are")?;
+        Ok(Rings { receive: [512, 4096], send: [512, 4096] })
+    }
+
+    fn interrupts(&mut self) -> BTreeMap<u32, u32> {
+        BTreeMap::new()
+    }
+
+    fn feature(&mut self, name: &str) -> Result<Option<bool>, EthtoolError> {
+        self.look("report its enabled features")?;
+        Ok(self.features.get(name).copied())
+    }
+
     fn private_flag(&mut self, name: &str) -> Result<Option<bool>, EthtoolError> {
         self.look("show its private flags")?;
         Ok(self.private_flags.get(name).copied())
@@ -380,5 +405,11 @@ impl Driver for Simulated {
 
     fn steers_sockets(&mut self) -> bool {
         self.steers_sockets
+    }
+
+    fn listen(&mut self) {}
+
+    fn announced(&mut self) -> Announced {
+        std::mem::take(&mut self.announced)
     }
 }

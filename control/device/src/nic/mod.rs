@@ -6,14 +6,19 @@
 //! when it is dropped, also by a panic.
 
 mod lost;
+mod others;
 
 pub use lost::Lost;
+pub use others::OthersRules;
+
+use lost::Traces;
 
 use weever_plan::search::Search;
 
 use crate::actions::{
     AboutTo, Ahead, ApplyReport, BringError, ConfigurationError, ConfigurationSteps,
-    DesiredConfiguration, PersistError, Record, StateFile, bring_noting, take, undo,
+    DesiredConfiguration, PersistError, Record, Setting, Settings, StateFile, bring_noting, take,
+    undo,
 };
 use crate::ethtool::{Driver, EthtoolError};
 
@@ -63,20 +68,39 @@ pub struct NicSteering {
     has_followed: bool,
     /// Whether others have switched rules off.
     is_off: bool,
+    /// The settings that the present plan relies on.
+    settings: Settings,
+    /// The settings that others changed, and that are left as they are.
+    left: Vec<Setting>,
+    traces: Traces,
+    /// The rules of others that the present plan goes around.
+    others: OthersRules,
 }
 
 impl NicSteering {
-    /// Takes a device, with the changes of an earlier process that the file lists. The caller
-    /// has [claimed](crate::claim::Claim) it.
+    /// Takes a device of the calling thread's network namespace, with the changes of an earlier process that the
+    /// file lists. The caller has [claimed](crate::claim::Claim) it.
     ///
     /// # Errors
     /// [`PersistError`] if the file cannot be read.
     pub fn new(
-        driver: Box<dyn Driver + Send>,
+        mut driver: Box<dyn Driver + Send>,
         file: StateFile,
     ) -> Result<NicSteering, PersistError> {
         let record = file.load()?;
-        Ok(NicSteering { driver, record, file, is_ours: false, has_followed: false, is_off: false })
+        driver.listen();
+        Ok(NicSteering {
+            driver,
+            record,
+            file,
+            is_ours: false,
+            has_followed: false,
+            is_off: false,
+            settings: Settings::default(),
+            left: Vec::new(),
+            traces: Traces::default(),
+            others: OthersRules::default(),
+        })
     }
 
     /// The steps that would be necessary, without taking them.
@@ -110,8 +134,8 @@ impl NicSteering {
     /// Like [`bring`](Self::bring) with a search's plan, in which the search plans around the device's
     /// refusals ([`bring`](crate::actions::bring)). The first time, the policy has to be satisfied.
     /// Later, a plan that comes as near to that as the device allows is better than to end. Then rules that a reset
-    /// took are made again, the plan is without those that others removed, and nothing is done as long as others
-    /// have switched rules off ([`Lost`]).
+    /// took are made again, the plan goes around those that others made and is without those that they removed,
+    /// settings that others changed stay, and nothing is done as long as others have switched rules off ([`Lost`]).
     ///
     /// # Errors
     /// As [`bring`](Self::bring).
@@ -136,12 +160,17 @@ impl NicSteering {
         };
         let file = self.file.clone();
         let ahead: &mut Ahead<'_> = &mut move |record| file.save(record);
-        let (driver, record) = (&mut *self.driver, &mut self.record);
-        let mut brought = bring_noting(driver, record, search, ahead, about_to);
+        let mut names = Vec::new();
+        let about_to: &mut AboutTo<'_> = &mut |nic, configuration| {
+            names = Setting::all(nic, configuration);
+            about_to(nic, configuration);
+        };
+        let (driver, record, left) = (&mut *self.driver, &mut self.record, &self.left[..]);
+        let mut brought = bring_noting(driver, record, search, left, ahead, about_to);
         if self.has_followed
             && let Err(BringError::Unsatisfied { refused }) = brought
         {
-            brought = bring_noting(driver, record, search, ahead, about_to);
+            brought = bring_noting(driver, record, search, left, ahead, about_to);
             if let Ok(brought) = &mut brought {
                 brought.refused.splice(..0, refused);
             }
@@ -149,6 +178,9 @@ impl NicSteering {
         if let Ok(brought) = &mut brought {
             brought.actions.notes.splice(..0, settled.notes);
             brought.refused.splice(..0, settled.taken);
+            // What cannot be read cannot be compared later.
+            let now = Settings::read(&names, driver).unwrap_or_default();
+            self.settings = now.keeping(left, &self.settings);
         }
         self.has_followed |= brought.is_ok();
         self.done(brought)

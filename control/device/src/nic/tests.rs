@@ -6,7 +6,7 @@ use weever_graph::{Field, Key};
 
 use super::*;
 use crate::ethtool::{
-    Action, InjectedFailure, Match, RuleSpec, SharedDevice, Simulated, Spreading,
+    Action, Announced, InjectedFailure, Match, RuleSpec, SharedDevice, Simulated, Spreading,
 };
 
 fn rule(port: u16, queue: u32) -> RuleSpec {
@@ -336,5 +336,172 @@ mod losses {
             assert_eq!(scene.seen(), before);
             assert!(!steering.is_switched_off());
         }
+    }
+
+    /// A policy whose rules leave queue 1 to one class, so that the table of the hash matters.
+    fn exclusive() -> Search {
+        use weever_plan::flow::ClassId;
+        use weever_plan::policy::{Balance, Isolate, Measure, Policy, Share};
+        let nic = Nic::linux_of(&weever_models::nic("ena").unwrap()).unwrap();
+        let balance = || -> Box<dyn Policy> { Box::new(Balance::new(Measure::Flows)) };
+        let classes = vec![
+            ("rest".into(), Share::Shared, balance()),
+            ("own".into(), Share::Exclusive(1), balance()),
+        ];
+        let policy = Box::new(Isolate::new(classes));
+        let mut search = Search::new(nic.with_queues(2).unwrap(), policy, Options::default());
+        let mut flows = needing_rules(1..4);
+        flows.iter_mut().for_each(|flow| flow.class = ClassId(1));
+        search.run(flows);
+        search
+    }
+
+    fn restart(scene: &Scene) {
+        scene.device.lock().announced =
+            Announced { anything: true, restart: true, ..Announced::default() };
+    }
+
+    #[test]
+    fn a_single_rule_that_goes_with_an_announced_restart_is_made_again() {
+        for announced in [false, true] {
+            let scene = Scene::new(Simulated::new("sim0", 2, 256));
+            let (mut steering, mut search) = (scene.steering(), search());
+            steering.follow(&mut search).unwrap();
+            let before = scene.seen();
+            let first = *scene.device.lock().rules.keys().next().unwrap();
+            scene.device.lock().rules.remove(&first).unwrap();
+            if announced {
+                restart(&scene);
+                assert!(steering.announced().restart);
+            }
+            assert_eq!(matches!(steering.look().unwrap(), Lost::Reset(1)), announced);
+            steering.follow(&mut search).unwrap();
+            assert_eq!(scene.seen() == before, announced);
+        }
+    }
+
+    #[test]
+    fn a_setting_that_somebody_changes_is_told_and_left_until_it_is_taken_back() {
+        let scene = Scene::new(Simulated::new("sim0", 2, 256));
+        let found = scene.seen();
+        let (mut steering, mut search) = (scene.steering(), exclusive());
+        steering.follow(&mut search).unwrap();
+        let planned = scene.device.lock().spreading[&0].clone();
+        let own = Spreading { table: vec![1; 128], ..planned.clone() };
+        scene.device.lock().spreading.insert(0, own.clone());
+        assert_eq!(steering.look().unwrap(), Lost::Set(vec![Setting::Table]));
+        let report = steering.follow(&mut search).unwrap();
+        assert!(report.actions.notes[0].contains("the table of the hash"), "{report:?}");
+        // It is not fought by later plans either.
+        search.add(needing_rules(9..10).remove(0));
+        steering.follow(&mut search).unwrap();
+        assert_eq!(scene.device.lock().spreading[&0], own);
+        assert_eq!(
+            (steering.look().unwrap(), steering.left()),
+            (Lost::Nothing, &[Setting::Table][..])
+        );
+        // Once it is as it was, it is ours again.
+        scene.device.lock().spreading.insert(0, planned.clone());
+        assert_eq!((steering.look().unwrap(), steering.left()), (Lost::Nothing, &[][..]));
+        scene.device.lock().spreading.insert(0, own);
+        steering.follow(&mut search).unwrap();
+        steering.take_settings_back();
+        steering.follow(&mut search).unwrap();
+        assert_eq!(scene.device.lock().spreading[&0], planned);
+        drop(steering);
+        assert_eq!(scene.seen(), found);
+    }
+
+    #[test]
+    fn a_table_that_a_restart_took_is_put_back_and_a_number_of_queues_is_left() {
+        let scene = Scene::new(Simulated::new("sim0", 2, 256));
+        let (mut steering, mut search) = (scene.steering(), exclusive());
+        steering.follow(&mut search).unwrap();
+        let planned = scene.device.lock().spreading[&0].clone();
+        let spread = Spreading { table: (0..4).cycle().take(128).collect(), ..planned.clone() };
+        let rules = scene.device.lock().rules.clone();
+        let before = scene.device.lock().channels;
+        // Somebody sets the number of queues, and the driver starts anew.
+        scene.device.lock().channels = before.with_receiving(4);
+        scene.device.lock().spreading.insert(0, spread);
+        scene.device.lock().rules.clear();
+        restart(&scene);
+        assert!(matches!(steering.look().unwrap(), Lost::Reset(_)));
+        steering.follow(&mut search).unwrap();
+        let device = scene.device.lock().clone();
+        assert_eq!((device.spreading[&0].clone(), device.rules), (planned, rules));
+        assert_eq!(device.channels.receiving(), 4, "somebody wanted that");
+        assert_eq!(steering.left(), [Setting::Queues]);
+        assert_eq!(steering.look().unwrap(), Lost::Nothing);
+    }
+
+    #[test]
+    fn who_removes_all_rules_again_and_again_is_not_fought() {
+        for announced in [false, true] {
+            let scene = Scene::new(Simulated::new("sim0", 2, 256));
+            let (mut steering, mut search) = (scene.steering(), search());
+            steering.follow(&mut search).unwrap();
+            for _ in 0..3 {
+                scene.device.lock().rules.clear();
+                if announced {
+                    restart(&scene);
+                }
+                steering.follow(&mut search).unwrap();
+                assert!(scene.rules() > 1);
+            }
+            scene.device.lock().rules.clear();
+            let report = steering.follow(&mut search).unwrap();
+            let is_told = report.actions.notes.iter().any(|note| note.contains("several times"));
+            assert_eq!((is_told, scene.rules() == 0), (!announced, !announced), "{report:?}");
+        }
+    }
+
+    #[test]
+    fn that_a_device_moved_is_remembered() {
+        let scene = Scene::new(Simulated::new("sim0", 2, 256));
+        let mut steering = scene.steering();
+        assert!(!steering.has_moved());
+        scene.device.lock().announced = Announced { moved: true, ..Announced::default() };
+        assert!(steering.has_moved() && steering.has_moved());
+    }
+
+    /// A rule of `esp4`, which plans do not have (`ESP_V4_FLOW`).
+    fn unknown() -> RuleSpec {
+        let spec = format!("{:0<336}", "0a000000");
+        serde_json::from_str(&format!("{{\"spec\":\"{spec}\",\"context\":0}}")).unwrap()
+    }
+
+    #[test]
+    fn rules_of_others_are_planned_around_also_those_that_come_later() {
+        let scene = Scene::new(Simulated::new("sim0", 2, 256));
+        let (mut steering, mut search) = (scene.steering(), search());
+        let nic = search.nic().clone();
+        // Another tool sends port 1 elsewhere than planned, and has a rule that no model has words for.
+        scene.device.lock().rules.insert(200, rule(1, 0).at(200));
+        scene.device.lock().rules.insert(201, unknown().at(201));
+        let others = steering.others(&nic).unwrap();
+        assert_eq!((others.known.len(), &others.unknown[..]), (1, &[201][..]));
+        assert!(others.note().unwrap().starts_with("2 rules that are not ours stay"));
+        let report = steering.follow(&mut search).unwrap();
+        assert!(report.actions.notes[0].contains("goes around 1 of them"), "{report:?}");
+        assert_eq!(search.others(), others.known);
+        assert_eq!(steering.look().unwrap(), Lost::Nothing);
+        let planned = search.plan();
+        let first = planned.flows.iter().find(|flow| flow.name == "port 1").unwrap();
+        assert_eq!(first.placement.queue(), Some(0), "it arrives where they send it");
+        scene.device.lock().rules.insert(202, rule(2, 1).at(202));
+        assert_eq!(steering.look().unwrap(), Lost::Others);
+        steering.follow(&mut search).unwrap();
+        assert_eq!((search.others().len(), steering.look().unwrap()), (2, Lost::Nothing));
+        // They go again, and the plan has the packets again.
+        scene.device.lock().rules.retain(|at, _| !(200..203).contains(at));
+        assert_eq!(steering.look().unwrap(), Lost::Others);
+        steering.follow(&mut search).unwrap();
+        assert!(search.others().is_empty());
+        let planned = search.plan();
+        let first = planned.flows.iter().find(|flow| flow.name == "port 1").unwrap();
+        assert_eq!(first.placement.queue(), Some(1));
+        drop(steering);
+        assert_eq!(scene.rules(), 0);
     }
 }

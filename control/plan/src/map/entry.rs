@@ -27,8 +27,10 @@ pub(crate) struct NewEntry {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) rule: NewEntry,
-    /// The flow that it was made for; nothing once that is gone (it is *stale*).
+    /// The flow that it was made for; nothing once that is gone (it is *stale*), or if it is fixed.
     pub(crate) owner: Option<u32>,
+    /// Whether others made it on the device.
+    pub(crate) fixed: bool,
     /// Counts insertions.
     pub(crate) seq: u64,
     /// The parts of flows that contain it. Its packets belong to the narrowest of these parts, and to
@@ -37,6 +39,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Whether its flow is gone.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.owner.is_none() && !self.fixed
+    }
+
     /// The sort key that decides which of two entries a packet meets first.
     pub(crate) fn turn(&self) -> (usize, i64, u64) {
         (self.rule.table, self.rule.rank, self.seq)

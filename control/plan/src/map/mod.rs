@@ -207,11 +207,19 @@ impl FlowMap {
         owner: u32,
         journal: &mut Journal,
     ) -> u32 {
+        self.insert(rule, Some(owner), journal)
+    }
+
+    /// Inserts a rule that others made.
+    pub(crate) fn insert_fixed(&mut self, rule: NewEntry, journal: &mut Journal) -> u32 {
+        self.insert(rule, None, journal)
+    }
+
+    fn insert(&mut self, rule: NewEntry, owner: Option<u32>, journal: &mut Journal) -> u32 {
         self.inserted += 1;
         self.uses(rule.target, 1);
-        let seq = self.inserted;
-        let id =
-            self.entries.insert(Entry { rule, owner: Some(owner), seq, cover: List::default() });
+        let (seq, fixed, cover) = (self.inserted, owner.is_none(), List::default());
+        let id = self.entries.insert(Entry { rule, owner, fixed, seq, cover });
         self.entry_index.insert(id, &self.entries[id].rule.conj);
         let parts = self.overlapping_parts(&self.entries[id].rule.conj.clone());
         for part in &parts {
@@ -222,7 +230,7 @@ impl FlowMap {
         let tightest = self.tightest(id);
         for part in parts {
             if !self.hidden(id, part, tightest) {
-                journal.caught_others |= self.parts[part].flow != owner;
+                journal.caught_others |= Some(self.parts[part].flow) != owner;
                 self.parts[part].seen.push(id);
                 self.refresh(part, journal);
             }

@@ -84,6 +84,14 @@ impl Nic {
         self.features.iter().filter(hides).filter_map(off).collect()
     }
 
+    /// The names by which Linux switches what takes fields, such as tags, out of frames before software sees them.
+    pub fn strips(&self) -> Vec<String> {
+        let takes = |feature: &&Feature| {
+            feature.model.work.iter().any(|work| matches!(work, Work::Takes(_)))
+        };
+        self.features.iter().filter(takes).flat_map(|f| f.model.ethtool.clone()).collect()
+    }
+
     /// The features that have to be on for the device to do what nodes of a host's graph would do otherwise.
     pub fn used(&self, lpg: &Graph) -> Vec<Setting> {
         let nodes = || lpg.iter().filter(|(_, node)| node.has(&Attr::Offload));

@@ -66,6 +66,19 @@ impl Nic {
         Claims { kinds: Kinds::ALL.without(unclaimed) }
     }
 
+    /// The NIC with what a device of its kind says of itself: the size of the hash's table, which the table of a plan
+    /// has to have, and how many rules fit, if these are fewer than the model has.
+    #[must_use]
+    pub fn as_found(mut self, hash_entries: Option<u32>, locations: Option<u32>) -> Nic {
+        if let (Some(rss), Some(entries)) = (&mut self.rss, hash_entries.filter(|n| *n > 0)) {
+            rss.entries = entries;
+        }
+        let model = self.tables.iter().map(|t| t.model.capacity.entries).max().unwrap_or(0);
+        let fewer = |found: &u32| *found < self.locations.unwrap_or(model);
+        self.locations = locations.filter(fewer).or(self.locations);
+        self
+    }
+
     /// The NIC with its first `count` queues only.
     ///
     /// # Errors

@@ -353,14 +353,18 @@ pub(crate) fn settle(
     let overlapping = map.overlapping_entries(&rule.conj);
     let others = || overlapping.iter().map(|e| &map.entries[*e]);
     for other in others() {
-        let Some(owner) = other.owner.filter(|o| *o != flow) else { continue };
-        let name = || map.flows.get(owner).map_or(String::new(), |m| m.flow.name.clone());
         let within = rule.conj.implies(&other.rule.conj);
         let earlier = other.rule.table < rule.table;
+        let equal = other.rule.table == rule.table && other.rule.conj.implies(&rule.conj);
+        if other.fixed && within && (earlier || equal) {
+            return Err(Refusal::Foreign);
+        }
+        let Some(owner) = other.owner.filter(|o| *o != flow) else { continue };
+        let name = || map.flows.get(owner).map_or(String::new(), |m| m.flow.name.clone());
         if within && earlier {
             return Err(Refusal::Shadowed { flow: name() });
         }
-        if within && other.rule.table == rule.table && other.rule.conj.implies(&rule.conj) {
+        if within && equal {
             return Err(Refusal::Duplicate { flow: name() });
         }
     }

@@ -103,6 +103,9 @@ pub enum Refusal {
         /// The flow of that rule.
         flow: String,
     },
+    /// An earlier rule of another program takes these packets.
+    #[error("a rule that another program made takes these packets")]
+    Foreign,
     /// No priority or location lies between the rules that have to come before and after.
     #[error("no place is left between rules that have to come before and after")]
     NoPlaceBetween,

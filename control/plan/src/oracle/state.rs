@@ -124,7 +124,7 @@ impl State {
         if let Some(rows) = &mut state.rows {
             rows.remove(id);
         }
-        let stale = entry.owner.is_none();
+        let stale = entry.is_stale();
         self.with_mask(nic, rule, |mask| {
             let users = if stale { &mut mask.stale } else { &mut mask.live };
             *users -= 1;

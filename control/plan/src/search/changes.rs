@@ -81,6 +81,11 @@ pub(crate) fn rule_of(nic: &Nic, entry: &NewEntry) -> Rule {
     Rule { target, priority, location, ..rule }
 }
 
+/// The rules that are the plan's own.
+fn planned(entries: &Arena<Entry>) -> impl Iterator<Item = &Entry> {
+    entries.iter().map(|(_, entry)| entry).filter(|entry| !entry.fixed)
+}
+
 impl Changes {
     pub(crate) fn inserted(&mut self, id: u32, entry: &Entry) {
         self.log(Step::Inserted(id, entry.seq));
@@ -145,7 +150,7 @@ impl Changes {
     pub(crate) fn coming(&self, nic: &Nic, entries: &Arena<Entry>) -> Vec<(usize, Rule)> {
         let of = |entry: &Entry| (entry.rule.table, rule_of(nic, &entry.rule));
         if self.everything {
-            let present = entries.iter().map(|(_, entry)| of(entry));
+            let present = planned(entries).map(of);
             return present.chain(self.told.values().cloned()).collect();
         }
         let rule = |step: &Step| match *step {
@@ -172,7 +177,7 @@ impl Changes {
             had.iter().map(|(id, (table, rule))| (identity(*table, rule), *id)).collect();
         self.same_as.clear();
         let mut present: Vec<(u64, &NewEntry)> =
-            entries.iter().map(|(_, e)| (e.seq, &e.rule)).collect();
+            planned(entries).map(|e| (e.seq, &e.rule)).collect();
         present.sort_unstable_by_key(|(seq, _)| *seq);
         let mut others = Vec::new();
         for (seq, entry) in present {

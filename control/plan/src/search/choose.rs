@@ -81,7 +81,7 @@ impl Search {
             return;
         }
         let entries = &self.map.entries;
-        let stale = self.map.seen_by(index).filter(|e| entries[*e].owner.is_none());
+        let stale = self.map.seen_by(index).filter(|e| entries[*e].is_stale());
         let stale: Vec<u32> = stale.collect();
         stale.into_iter().for_each(|e| drop(self.drop_stale(e)));
     }

@@ -309,6 +309,7 @@ impl Search {
         self.journal.clear();
         self.map.start_over();
         self.state.start_over(&self.nic);
+        self.enter_others();
         let (queues, default) = (self.nic.queues, self.nic.default_queue);
         self.policy.start(&(queues.lo..=queues.hi).collect(), default);
         self.announce_other();

@@ -15,6 +15,7 @@ mod choose;
 mod explain;
 mod improve;
 mod jump;
+mod others;
 mod plan;
 mod refuse;
 mod several;
@@ -26,6 +27,7 @@ use std::collections::VecDeque;
 pub use account::Exhausted;
 pub use changes::{DeviceChange, RuleId};
 pub use explain::{Alternative, Explanation};
+pub use others::OthersRule;
 pub use plan::{Plan, PlannedFlow, PlannedQueue, PlannedRule, Shortage};
 pub use refuse::Refused;
 
@@ -116,6 +118,8 @@ pub struct Search {
     policy: Box<dyn Policy>,
     map: FlowMap,
     state: State,
+    /// The rules of others on the device.
+    others: Vec<OthersRule>,
     /// Rules without their flow, the oldest first.
     stale: VecDeque<u32>,
     journal: Journal,
@@ -147,6 +151,7 @@ impl Search {
             policy,
             map,
             state,
+            others: Vec::new(),
             stale: VecDeque::new(),
             journal: Journal::default(),
             divided: false,
@@ -283,11 +288,12 @@ impl Search {
     }
 
     /// Takes the place of another search for the same NIC: the next changes are the difference from what that
-    /// one has told.
+    /// one has told, and the rules of others are those that it knew.
     pub fn succeed(&mut self, before: Search) {
         self.map.number_above(before.map.last_number());
         self.changes = before.changes;
         self.changes.started_over();
+        self.plan_around(before.others);
     }
 
     /// The changes for the device since the last call, in this order.

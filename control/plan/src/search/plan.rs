@@ -1,7 +1,7 @@
 //! A plan: the configuration that was found, and its effect on every flow and queue.
 
 use super::changes::{RuleId, rule_of};
-use super::{Exhausted, FlowId, Search};
+use super::{Exhausted, FlowId, OthersRule, Search};
 use crate::config::{Configuration, Rss, Rule, Target};
 use crate::flow::{AppId, ClassId};
 use crate::map::Placement;
@@ -20,6 +20,9 @@ pub struct Plan {
     pub complaints: Vec<String>,
     /// The rules of each table of the NIC, in the order of insertion.
     pub rules: Vec<PlannedRule>,
+    /// The rules of others that the plan goes around; what they send to queues that it does not have counts as
+    /// dropped.
+    pub others: Vec<OthersRule>,
     /// The spreading of the rest.
     pub rss: Rss,
     /// The queues of each context that rules name; none for unused contexts.
@@ -97,13 +100,22 @@ pub struct Shortage {
 }
 
 impl Plan {
-    /// The configuration alone.
+    /// The configuration alone, without the rules of others.
     pub fn configuration(&self, tables: usize) -> Configuration {
         let mut rules = vec![Vec::new(); tables];
         for planned in &self.rules {
             rules[planned.table].push(planned.rule.clone());
         }
         Configuration { rules, rss: self.rss.clone(), contexts: self.contexts.clone() }
+    }
+
+    /// The configuration with the rules that others made: what decides where packets arrive.
+    pub fn whole_configuration(&self, tables: usize) -> Configuration {
+        let mut whole = self.configuration(tables);
+        for OthersRule { table, rule } in &self.others {
+            whole.rules[*table].push(rule.clone());
+        }
+        whole
     }
 
     /// The queues that a rule of it sends packets to.
@@ -122,12 +134,14 @@ impl Plan {
         self.cost.is_acceptable()
     }
 
-    /// What the device has to be set to for the rules to match, in words: features that hide from them what
-    /// they test.
-    pub fn notes(&self, nic: &Nic) -> Vec<String> {
+    /// What the device has to be set to for the rules to match, in words. `strips` are the features (`ethtool -K`)
+    /// that take tags out of frames before rules see them: those of the NIC ([`Nic::strips`]), or those of them that are
+    /// known to be on.
+    pub fn notes(&self, nic: &Nic, strips: &[String]) -> Vec<String> {
         let settings = nic.settings(&self.configuration(nic.tables.len()));
+        let names = settings.iter().flat_map(|setting| &setting.names);
         let names: Vec<&str> =
-            settings.iter().flat_map(|s| s.names.iter().map(String::as_str)).collect();
+            names.filter(|name| strips.contains(name)).map(String::as_str).collect();
         if names.is_empty() {
             return Vec::new();
         }
@@ -156,6 +170,7 @@ impl Search {
             cost: self.cost(),
             complaints: self.policy.complaints(),
             rules,
+            others: self.others_in_plan(),
             rss: self.rss.clone(),
             contexts: self.map.contexts.in_use(),
             queues: self.planned_queues(),
@@ -167,7 +182,7 @@ impl Search {
 
     /// All rules in the order of their insertion, and the position of each entry among them.
     fn planned_rules(&self) -> (Vec<PlannedRule>, std::collections::HashMap<u32, usize>) {
-        let mut entries: Vec<_> = self.map.entries.iter().collect();
+        let mut entries: Vec<_> = self.map.entries.iter().filter(|(_, e)| !e.fixed).collect();
         entries.sort_unstable_by_key(|(_, e)| e.seq);
         let position = entries.iter().enumerate().map(|(at, (id, _))| (*id, at)).collect();
         let rule = |(_, entry): (u32, &crate::map::Entry)| PlannedRule {

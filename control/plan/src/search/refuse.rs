@@ -67,7 +67,7 @@ impl Search {
         self.start_work(1);
         self.state.learned.limit_contexts(room, why);
         // The numbers do not tell which of them the device has: all are planned anew.
-        let spreads = |e: &Entry| matches!(e.rule.target, Target::Context(_));
+        let spreads = |e: &Entry| !e.fixed && matches!(e.rule.target, Target::Context(_));
         let all = self.map.entries.iter().filter(|(_, e)| spreads(e)).map(|(id, _)| id);
         let all: Vec<u32> = all.collect();
         all.into_iter().for_each(|entry| self.give_up(entry));
@@ -80,6 +80,13 @@ impl Search {
     fn learn(&mut self, at: u32, what: Refused, why: &str) {
         let rule = &self.map.entries[at].rule;
         let left = self.state.tables[rule.table].rules - 1;
+        let what = match what {
+            // The device counts the rules of others, too.
+            Refused::Full { room: Some(room) } => {
+                Refused::Full { room: Some(room.saturating_add(self.others_in(rule.table))) }
+            }
+            what => what,
+        };
         let model = &self.nic.tables[rule.table].model;
         self.state.learned.refuse(model, rule, what, left, why);
     }
@@ -98,7 +105,7 @@ impl Search {
     fn objectionable(&self, table: usize) -> Vec<u32> {
         let model = &self.nic.tables[table].model;
         let learned = &self.state.learned;
-        let all = self.map.entries.iter().filter(|(_, e)| e.rule.table == table);
+        let all = self.map.entries.iter().filter(|(_, e)| !e.fixed && e.rule.table == table);
         all.filter(|(_, e)| learned.objection(model, &e.rule).is_some()).map(|(id, _)| id).collect()
     }
 
@@ -106,7 +113,7 @@ impl Search {
     fn surplus(&self, table: usize) -> Vec<u32> {
         let Some((limit, _)) = self.state.learned.limit(table) else { return Vec::new() };
         let many = self.state.tables[table].rules.saturating_sub(limit);
-        let all = self.map.entries.iter().filter(|(_, e)| e.rule.table == table);
+        let all = self.map.entries.iter().filter(|(_, e)| !e.fixed && e.rule.table == table);
         let mut all: Vec<(u64, u32)> = all.map(|(id, e)| (e.seq, id)).collect();
         all.sort_unstable_by(|a, b| b.cmp(a));
         all.into_iter().take(many as usize).map(|(_, id)| id).collect()

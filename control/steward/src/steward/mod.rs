@@ -16,8 +16,12 @@ use crate::plan::{InitialPlan, Origin, complaints};
 use crate::target::{Applied, Arrivals, NoReceivers, Receivers, Target, TargetError};
 
 const SECOND: u64 = 1_000_000_000;
-/// The pause between two looks at what others did to the device.
+/// The pause between two looks at what others did to the device, if nothing is announced.
 const LOOK: u64 = 2 * SECOND;
+/// After an announcement, the look waits until there was none for so long, because a restart has many steps.
+const QUIET: u64 = SECOND / 10;
+/// It does not wait longer than this.
+const MAX_QUIET: u64 = SECOND;
 /// The longest pause between two attempts to apply a plan.
 const MAX_RETRY_PAUSE: u64 = 64 * SECOND;
 
@@ -109,6 +113,8 @@ pub struct Steward {
     counted: u64,
     /// When the device was looked at last.
     looked: u64,
+    /// The first and the last announcement since.
+    news: Option<(u64, u64)>,
     failure: Option<Failure>,
     /// The part of the policy that fails because of the device's refusals.
     shortfall: Option<String>,
@@ -148,6 +154,7 @@ impl Steward {
             modes_are_set: false,
             counted: 0,
             looked: 0,
+            news: None,
             failure: None,
             shortfall: None,
             is_blind: false,
@@ -203,6 +210,7 @@ impl Steward {
         }
         step.came.clear();
         (self.shortfall, self.failure) = (None, None);
+        self.target.renew();
         self.apply(now, &mut step);
         if respread && step.failure.is_none() {
             step.failure = self.target.gather(&self.search, false).err();
@@ -256,10 +264,20 @@ impl Steward {
 
     /// Has the plan applied again if others changed the device.
     fn look(&mut self, now: u64) {
-        if now.saturating_sub(self.looked) < LOOK || self.failure.is_some() {
+        if self.target.has_news() {
+            let first = self.news.map_or(now, |(first, _)| first);
+            self.news = Some((first, now));
+        }
+        let is_due = match self.news {
+            Some((first, last)) => {
+                now.saturating_sub(last) >= QUIET || now.saturating_sub(first) >= MAX_QUIET
+            }
+            None => now.saturating_sub(self.looked) >= LOOK,
+        };
+        if !is_due || self.failure.as_ref().is_some_and(|failure| failure.is_gone) {
             return;
         }
-        self.looked = now;
+        (self.looked, self.news) = (now, None);
         match self.target.look() {
             Ok(false) => {}
             Ok(true) => {
@@ -335,7 +353,10 @@ impl Steward {
     }
 
     fn fail(&mut self, now: u64, error: &TargetError) {
-        let (message, before) = (error.to_string(), self.failure.take());
+        let (mut message, before) = (error.to_string(), self.failure.take());
+        if error.is_gone() && self.target.has_moved() {
+            message.push_str("; it was moved to another one, with the filters that it had");
+        }
         // Once for as long as it stays the same.
         if before.as_ref().is_none_or(|before| before.message != message) {
             tracing::error!(link = self.name, "the device's filters are not set: {message}");
@@ -459,9 +480,14 @@ impl Steward {
     }
 
     /// Why the device is not as the policy wants it.
-    pub fn problem(&self) -> Option<&str> {
-        let failure = self.failure.as_ref().map(|failure| failure.message.as_str());
-        failure.or(self.shortfall.as_deref())
+    pub fn problem(&self) -> Option<String> {
+        let failure = self.failure.as_ref().map(|failure| failure.message.clone());
+        failure.or_else(|| self.target.shortfall()).or_else(|| self.shortfall.clone())
+    }
+
+    /// Whether the device has gone to another network namespace, with the filters that it had.
+    pub fn has_moved(&mut self) -> bool {
+        self.target.has_moved()
     }
 
     /// Why the present plan does not satisfy the policy, a line each; none if it does.

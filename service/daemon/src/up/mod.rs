@@ -5,6 +5,7 @@ mod options;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::mpsc;
 use std::thread;
 
 use clap::Args;
@@ -124,12 +125,20 @@ fn take_over_signals() -> io::Result<SigSet> {
 /// Has SIGHUP read the policy again, the first other signal stop the stack, and a second one end the process at once: the
 /// kernel then takes the device back.
 fn watch_signals(signals: SigSet, stopper: Stopper, reloader: PolicyReloader) -> io::Result<()> {
+    // A plan for very many flows takes long, and no signal waits for it. One more request may wait.
+    let (again, requests) = mpsc::sync_channel(1);
+    let reload = move || {
+        while requests.recv().is_ok() {
+            let read = reloader.reload();
+            let _ = read.inspect_err(|why| tracing::error!("the former policy stays: {why}"));
+        }
+    };
+    thread::Builder::new().name("policy".into()).spawn(reload)?;
     let watch = move || {
         let mut stops = false;
         while let Ok(signal) = signals.wait() {
             if signal == Signal::SIGHUP {
-                let read = reloader.reload();
-                let _ = read.inspect_err(|why| tracing::error!("the former policy stays: {why}"));
+                let _one_waits_already = again.try_send(());
             } else if stops {
                 std::process::exit(INTERRUPTED);
             } else {

@@ -3,8 +3,8 @@
 use weever_graph::Field;
 
 use super::*;
-use crate::flow::{Conj, Values};
-use crate::policy::{Measure, Pack};
+use crate::flow::{ClassId, Conj, Values};
+use crate::policy::{Isolate, Measure, Pack, Share};
 
 /// A lattice of prefixes: every flow overlaps every other.
 fn lattice(count: u32) -> Vec<Flow> {
@@ -100,4 +100,32 @@ fn what_is_left_after_churn_is_balanced() {
         let moved = |c: &&DeviceChange| matches!(c, DeviceChange::Retarget { .. });
         assert!(search.take_changes().iter().filter(moved).count() <= 1);
     }
+}
+
+/// A thousand classes, queues of which each belongs to one, a mask for each flow, and flows that all overlap.
+#[test]
+fn a_plan_for_anything_ends_within_the_budget() {
+    let nic = Nic::of(&weever_models::nic("xdp").unwrap()).unwrap().with_queues(128).unwrap();
+    let class = |at: u16| -> (String, Share, Box<dyn Policy>) {
+        let share = if at % 10 == 0 { Share::Exclusive(1) } else { Share::Shared };
+        (format!("class {at}"), share, balanced())
+    };
+    let policy = Isolate::new((0..1000).map(class).collect());
+    let options = Options { budget: 200_000, ..Options::default() };
+    let mut search = Search::new(nic, Box::new(policy), options);
+    let mut dice = Dice(3);
+    let flows = (0..2_000u32).map(|i| {
+        // The mask has the flow's number in it, so that no two are equal.
+        let mask = u128::from(i.reverse_bits() | 1);
+        let src = Values::masked(Field::Ip4Src, mask, u128::from(dice.roll(1 << 32)) & mask);
+        let conj = Conj::all().with(Field::EthType, 0x0800).having(src);
+        Flow { class: ClassId((i % 1000) as u16), ..Flow::of(format!("mask {i}"), vec![conj]) }
+    });
+    search.run(flows.collect());
+    let plan = search.plan();
+    assert!(plan.exhausted.is_some() || plan.is_acceptable());
+    // A step may begin within the budget and end beyond it.
+    assert!(search.map.work.steps() < 40 * 200_000, "{} steps", search.map.work.steps());
+    assert!(search.map.places() < 1 << 22, "{} places in the indexes", search.map.places());
+    assert_eq!(plan.flows.len(), 2_000);
 }

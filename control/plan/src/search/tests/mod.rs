@@ -1,5 +1,6 @@
 mod budget;
 mod lifecycle;
+mod others;
 pub(crate) mod random;
 mod refused;
 mod shared_masks;
@@ -10,6 +11,13 @@ use crate::policy::{Balance, Measure};
 use crate::reference::Reference;
 use crate::testkit::*;
 use random::Dice;
+
+/// A five-tuple rule for the flow of [`flows`] with this source port.
+fn tuple_rule(port: u16, queue: u32) -> crate::config::Rule {
+    let conj = udp(0x0a00_0000, port, 0x0a01_0001, 11211);
+    let rule = crate::config::Rule::of(&five_tuple_filters(8), None, &conj);
+    crate::config::Rule { target: crate::config::Target::Queue(queue), priority: 3, ..rule }
+}
 
 fn balanced() -> Box<dyn Policy> {
     Box::new(Balance::new(Measure::Flows))

@@ -43,6 +43,9 @@ impl PolicyReloader {
             return Ok(());
         };
         let server = shared.applications.get();
+        if shared.stewards.lock().is_empty() {
+            setup.plan_without_devices(&shared.config)?;
+        }
         shared.stewards.reload(&setup, server)?;
         if let Some(server) = server {
             let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,12 +5,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use weever_device::ethtool::{Driver, EthtoolError, KernelDriver};
-use weever_device::model_of;
 use weever_device::nic::NicError as DeviceError;
+use weever_device::{as_found, model_of};
 use weever_graph::{Node, Verified, verify};
 use weever_plan::embed::Host;
 use weever_plan::nic::Nic;
-use weever_plan::search::Options;
+use weever_plan::search::{Options, OthersRule};
 use weever_policy::flows::{self, FlowSpec};
 use weever_policy::policy::{self, CheckedPolicy};
 use weever_steward::{InitialPlan, Origin};
@@ -65,13 +65,16 @@ impl PolicySetup {
             return Ok(None);
         };
         setup.models = models(config, open)?;
-        // Policies are also planned where no device takes filters.
-        let program = (!setup.models.iter().any(|model| !model.is_hardware))
-            .then(|| program(config))
-            .transpose()?;
-        let own = setup.models.iter().map(|model| &model.nic);
-        own.chain(&program).try_for_each(|nic| setup.plan(nic).map(drop))?;
+        setup.models.iter().try_for_each(|model| setup.plan(&model.nic).map(drop))?;
+        if setup.models.iter().all(|model| model.is_hardware) {
+            setup.plan_without_devices(config)?;
+        }
         Ok(Some(setup))
+    }
+
+    /// Policies are also planned where no device takes filters: they have to be possible.
+    pub(super) fn plan_without_devices(&self, config: &Config) -> Result<(), PolicyError> {
+        self.plan(&program(config)?).map(drop)
     }
 
     /// The content of the files, for these services, without models of devices.
@@ -137,10 +140,25 @@ impl PolicySetup {
         let host = |lpg| Host { lpg, vouched: &vouched, single_homed: &single_homed };
         let host = lpg.as_ref().map(host);
         let (policy, nic, options) = (self.policy.clone(), nic.clone(), Options::default());
-        let (mut planned, problems) = InitialPlan::new(policy, specs, nic, options, host.as_ref());
+        let (planned, problems) = InitialPlan::new(policy, specs, nic, options, host.as_ref());
         if !problems.is_empty() {
             return Err(PolicyError::Text { path: self.path.clone(), problems });
         }
+        self.satisfied(planned)
+    }
+
+    /// A plan for the flows that are known beforehand, around rules that others made on the device.
+    pub(super) fn plan_around(
+        &self,
+        nic: &Nic,
+        others: Vec<OthersRule>,
+    ) -> Result<InitialPlan, PolicyError> {
+        let mut planned = self.plan(nic)?;
+        planned.plan_around(others);
+        self.satisfied(planned)
+    }
+
+    fn satisfied(&self, mut planned: InitialPlan) -> Result<InitialPlan, PolicyError> {
         let complaints = planned.complaints();
         if !complaints.is_empty() {
             let (path, workers) = (self.path.clone(), planned.search().nic().queues.count());
@@ -205,7 +223,10 @@ fn model(
     }
     let is_hardware = model != "xdp";
     let nic = match is_hardware {
-        true => Nic::linux_of(&weever_models::nic(model)?)?.with_queues(workers(config))?,
+        true => {
+            let nic = Nic::linux_of(&weever_models::nic(model)?)?.with_queues(workers(config))?;
+            as_found(&mut *open(dev).map_err(device)?, nic).map_err(device)?
+        }
         false => program(config)?,
     };
     Ok(DeviceModel { dev: dev.to_owned(), nic, is_hardware })

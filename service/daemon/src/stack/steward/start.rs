@@ -49,9 +49,14 @@ impl PreparedNic {
         model: &DeviceModel,
     ) -> Result<PreparedNic, PolicyError> {
         let dev = driver.device().to_owned();
-        let mut planned = setup.plan(&model.nic)?;
         let steering = NicSteering::new(driver, file);
         let mut steering = steering.map_err(|error| hardware(&dev, error.into()))?;
+        let others = steering.others(&model.nic);
+        let others = others.map_err(|error| hardware(&dev, error.into()))?;
+        if let Some(note) = others.note() {
+            tracing::info!(device = dev.as_str(), "{note}");
+        }
+        let mut planned = setup.plan_around(&model.nic, others.known)?;
         let queues = queues_only(planned.search());
         let brought = queues.and_then(|queues| steering.bring(&queues).map(drop));
         brought.map_err(|error| hardware(&dev, error))?;
