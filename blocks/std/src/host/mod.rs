@@ -1,6 +1,5 @@
 #![doc = include_str!("README.md")]
 
-mod changes;
 mod fragments;
 mod neighbours;
 mod paths;
@@ -8,8 +7,6 @@ mod resolver;
 mod secret;
 mod state;
 
-pub(crate) use changes::Changes;
-pub use changes::Clerk;
 pub use fragments::{Fragments, Pieces};
 pub(crate) use fragments::{Kept, Room};
 pub(crate) use neighbours::Snapshot as NeighbourSnapshot;
@@ -19,7 +16,8 @@ pub(crate) use paths::PathReader;
 pub use paths::Paths;
 pub use resolver::Resolver;
 pub use secret::Secret;
-pub use state::{Network, StateReader};
+pub(crate) use state::Changes;
+pub use state::{Clerk, Network, StateReader};
 
 use std::sync::Arc;
 

@@ -213,7 +213,6 @@ impl Worker {
             attempt(queues, index, turn, |attached| attached.queue.flush(engine.pool()));
         }
         order.tried(egress, engine, queues, now);
-        egress.note_lost(turn);
     }
 
     /// In a pause: says whether anything is under way here.

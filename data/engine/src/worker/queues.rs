@@ -95,8 +95,6 @@ pub(super) struct Egress {
     stuck: Box<[bool]>,
     /// By queue: the links whose room its reception waits for.
     needs: Box<[Option<Offered>]>,
-    /// Whether a queue has failed that is still among its link's.
-    has_lost: bool,
 }
 
 impl Egress {
@@ -112,7 +110,6 @@ impl Egress {
             stalled: vec![None; links.into()].into(),
             stuck: vec![false; links.into()].into(),
             needs: vec![None; link_of.len()].into(),
-            has_lost: false,
         }
     }
 
@@ -124,13 +121,9 @@ impl Egress {
         turn: &mut Turn,
         now: Nanos,
     ) {
-        self.note_lost(turn);
-        if std::mem::take(&mut self.has_lost) {
-            (0..self.queues_of.len())
-                .for_each(|link| self.forget_lost(link, queues, engine.pool()));
-        }
         for link in 0..self.queues_of.len() {
             let before = turn.sent;
+            self.forget_lost(link, queues, engine.pool());
             if self.queues_of[link].is_empty() && self.send_by_peer(link, engine, turn) {
                 self.watch(link, engine, turn.sent - before, now);
                 continue;
@@ -148,11 +141,6 @@ impl Egress {
             }
             self.watch(link, engine, turn.sent - before, now);
         }
-    }
-
-    /// Notes that queues have failed in this turn.
-    pub(super) fn note_lost(&mut self, turn: &Turn) {
-        self.has_lost |= !turn.lost.is_empty();
     }
 
     /// Hands the packets to a worker that serves the link. Returns false if there is none.
