@@ -5,15 +5,22 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weever_app_sockets::Error;
+use weever_app_sockets::{Error, Geometry};
 use weever_host::{HostBuilder, HostError, InterfaceConfig, Prefix, Route};
 use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, OpenError, Queues, Share, Steering};
 use weever_packet::{Pool, PoolConfig, PoolError};
 
-use crate::stack::lent_for_each;
-
+/// The most frames of packets in which queues work.
+const MOST_LENT: usize = 32_768;
 /// The prefix of a stack's text, to tell it from a path.
 pub(crate) const SCHEME: &str = "library:";
+
+/// Frames of packets in which the queues work at each of so many workers: those of a channel to each queue with a
+/// worker, up to 64 MiB in all.
+pub(crate) fn lent_for_each(workers: usize) -> usize {
+    let each = Geometry::default().frames as usize;
+    (each * workers).min(MOST_LENT / workers)
+}
 
 /// A stack on one device, as `KEY=VALUE` joined by commas.
 #[derive(Clone, Debug, PartialEq, Eq)]

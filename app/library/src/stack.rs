@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weever_app_ring::Geometry;
 use weever_app_server::Trusted;
 use weever_app_sockets::{AppQueue, Backend, Error, QueueConfig};
 use weever_engine::{Lost, Mode, monotonic};
@@ -13,14 +12,12 @@ use weever_packet::{Pool, PoolConfig};
 use crate::backend::Inside;
 use crate::backend::{Shared, fail};
 use crate::seat::{Keeper, Seat};
-use crate::settings::{Entrance, LibraryError, SCHEME, Settings};
+use crate::settings::{Entrance, LibraryError, SCHEME, Settings, lent_for_each};
 
 /// The most sockets that the stack's queues can have together.
 const MAX_SOCKETS: usize = 1 << 20;
 /// Frames for datagrams longer than an ordinary frame, on their way from the application.
 const LARGE_FRAMES: u32 = 64;
-/// The most frames of packets in which queues work.
-const MOST_LENT: usize = 32_768;
 
 /// A stack for an application: in a process of its own, or in this one. Clones are of the same stack.
 #[derive(Clone, Debug)]
@@ -70,13 +67,6 @@ impl Stack {
             }
         }
     }
-}
-
-/// Frames of packets in which the queues work at each of so many workers: those of a channel to each queue with a
-/// worker, up to 64 MiB in all.
-pub(crate) fn lent_for_each(workers: usize) -> usize {
-    let each = Geometry::default().frames as usize;
-    (each * workers).min(MOST_LENT / workers)
 }
 
 /// A stack inside this process. Clones are of the same; it ends with the last of them and of its

@@ -2,7 +2,7 @@
 //! is accounted for, of those that they have by themselves and of those that the stack has lent them.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,13 +21,13 @@ const ECHO: u16 = 7;
 /// Frames that each worker lends: enough for the server and two others.
 const LENT: usize = 3 * 128;
 
-fn config(path: &PathBuf) -> QueueConfig {
+fn config(path: &Path) -> QueueConfig {
     let geometry = Geometry { ring_len: 128, frames: 128, frame_size: 2048 };
-    QueueConfig { path: path.clone(), geometry, ..QueueConfig::default() }
+    QueueConfig { path: path.to_owned(), geometry, ..QueueConfig::default() }
 }
 
 /// Answers until it is told to stop.
-fn serve(path: &PathBuf, ready: &AtomicBool, stop: &AtomicBool) {
+fn serve(path: &Path, ready: &AtomicBool, stop: &AtomicBool) {
     let queue = AppQueue::connect(&config(path)).unwrap();
     queue.bind_udp(([0; 4], ECHO).into()).unwrap();
     ready.store(true, Relaxed);
@@ -43,7 +43,7 @@ fn serve(path: &PathBuf, ready: &AtomicBool, stop: &AtomicBool) {
 }
 
 /// Asks, and goes: with answers in its hands, on their way, or both. Returns whether it worked in packets' frames.
-fn ask(path: &PathBuf, number: usize) -> bool {
+fn ask(path: &Path, number: usize) -> bool {
     let queue = AppQueue::connect(&config(path)).unwrap();
     let socket = queue.bind_udp(([0; 4], 0).into()).unwrap();
     let server = SocketAddr::from((OURS, ECHO));
@@ -54,7 +54,7 @@ fn ask(path: &PathBuf, number: usize) -> bool {
         queue.commit().unwrap();
     }
     let mut held = Vec::new();
-    if number % 7 > 1 && number % 40 > 0 {
+    if number % 7 > 1 && !number.is_multiple_of(40) {
         let since = Instant::now();
         while held.len() <= number % 3 {
             assert!(since.elapsed() < PATIENCE, "{number}: no answer");

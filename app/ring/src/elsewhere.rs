@@ -15,7 +15,6 @@ use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 
 use crate::layout::{ChannelError, Geometry, MOST_ELSEWHERE};
 use crate::mapping::{Mapping, system};
-use crate::memory::SharedMemory;
 
 /// A memory of the stack's, some of whose frames an application gets.
 pub struct FrameMemory {
@@ -68,9 +67,9 @@ impl Elsewhere {
     }
 }
 
-/// The channels of this process whose frames are elsewhere, by their memfd. An application with the stack in its own
-/// process finds the stack's end there: nothing is mapped twice, and the frames are kept as long as either end is.
-static HERE: Mutex<Vec<(Identity, Weak<SharedMemory>)>> = Mutex::new(Vec::new());
+/// Values of this process by the memfd that they are of. An application with the stack in its own process finds the
+/// memory of the stack's end there: nothing is mapped twice, and the frames are kept as long as either end is.
+pub(crate) struct Known<T>(Mutex<Vec<(Identity, Weak<T>)>>);
 
 /// Device and number of a file.
 type Identity = (u64, u64);
@@ -79,16 +78,20 @@ fn identity(memfd: impl AsFd) -> Option<Identity> {
     fstat(memfd).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }
 
-/// Notes a channel that was made here.
-pub(crate) fn note(memory: &Arc<SharedMemory>) {
-    let mut here = HERE.lock().unwrap_or_else(PoisonError::into_inner);
-    here.retain(|(_, memory)| memory.strong_count() > 0);
-    here.extend(identity(memory.fd()).map(|identity| (identity, Arc::downgrade(memory))));
-}
+impl<T> Known<T> {
+    pub(crate) const fn new() -> Known<T> {
+        Known(Mutex::new(Vec::new()))
+    }
 
-/// The channel behind a descriptor, if it was made in this process and its frames are elsewhere.
-pub(crate) fn find(memfd: impl AsFd) -> Option<Arc<SharedMemory>> {
-    let here = HERE.lock().unwrap_or_else(PoisonError::into_inner);
-    let wanted = if here.is_empty() { None } else { identity(memfd) }?;
-    here.iter().find(|(identity, _)| *identity == wanted).and_then(|(_, memory)| memory.upgrade())
+    pub(crate) fn note(&self, memfd: impl AsFd, value: &Arc<T>) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(_, value)| value.strong_count() > 0);
+        known.extend(identity(memfd).map(|identity| (identity, Arc::downgrade(value))));
+    }
+
+    pub(crate) fn find(&self, memfd: impl AsFd) -> Option<Arc<T>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = if known.is_empty() { None } else { identity(memfd) }?;
+        known.iter().find(|(there, _)| *there == wanted).and_then(|(_, value)| value.upgrade())
+    }
 }

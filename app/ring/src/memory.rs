@@ -11,7 +11,7 @@ use rustix::fs::{
 };
 
 use crate::doorbell::Doorbell;
-use crate::elsewhere::{Elsewhere, FrameMemory, find, note};
+use crate::elsewhere::{Elsewhere, FrameMemory, Known};
 use crate::layout::{ChannelError, ELSEWHERE, Geometry, INFO_SIZE, ROOM_SIZE, Ring};
 use crate::mapping::{Mapping, system};
 use crate::ring::RingParts;
@@ -22,6 +22,9 @@ const LINE: usize = 64;
 
 /// The seals without which a mapping could lose its pages under its user.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// The channels that were made in this process and have their frames elsewhere.
+static HERE: Known<SharedMemory> = Known::new();
 
 /// The rings and doorbells of one channel.
 pub(crate) struct ChannelParts {
@@ -89,7 +92,7 @@ impl SharedMemory {
             memory.first(place).store(*number, Ordering::Relaxed);
         }
         let memory = Arc::new(memory);
-        note(&memory);
+        HERE.note(memory.fd(), &memory);
         Ok(memory)
     }
 
@@ -100,7 +103,7 @@ impl SharedMemory {
     /// [`ChannelError::NotAChannel`], [`ChannelError::Version`], [`ChannelError::Geometry`], and
     /// [`ChannelError::System`].
     pub fn map(fd: OwnedFd, frames: Option<OwnedFd>) -> Result<Arc<SharedMemory>, ChannelError> {
-        if let Some(here) = find(&fd) {
+        if let Some(here) = HERE.find(&fd) {
             return Ok(here);
         }
         let seals = fcntl_get_seals(&fd)

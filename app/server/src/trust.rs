@@ -10,7 +10,6 @@ use weever_app_ring::{FrameMemory, Geometry, StackEnd};
 use weever_packet::{Exchange, Lease, Pool};
 
 use crate::request::{Identity, ServerError};
-use crate::server::AppServer;
 
 /// A channel in fewer frames than these and than its application has asked for is not worth having.
 const LEAST: usize = 256;
@@ -47,31 +46,17 @@ impl Trusted {
     }
 }
 
-impl AppServer {
-    /// Has trusted applications, besides those that are already, work in the frames of a worker's packets, which are of
-    /// this pool: in `most` more of them. False when its memory [cannot be shared](Pool::shareable). Queues that are
-    /// open stay as they are.
-    pub fn lend_frames(
-        &mut self,
-        worker: usize,
-        pool: &Pool,
-        most: usize,
-        trusted: Trusted,
-    ) -> bool {
-        let Some(place) = self.lenders.get_mut(worker) else { return false };
-        if pool.region().memfd().is_none() {
-            return false;
-        }
-        let lender = place.get_or_insert_with(|| Lender::new(pool.clone()));
-        lender.most += most;
-        lender.trusted.push(trusted);
-        true
-    }
-}
-
 impl Lender {
-    fn new(pool: Pool) -> Lender {
-        Lender { pool, most: 0, trusted: Vec::new(), leases: Vec::new() }
+    /// `None` when the pool's memory cannot be shared.
+    pub(crate) fn new(pool: &Pool) -> Option<Lender> {
+        pool.region().memfd()?;
+        Some(Lender { pool: pool.clone(), most: 0, trusted: Vec::new(), leases: Vec::new() })
+    }
+
+    /// Has these, besides others, work in `most` more frames.
+    pub(crate) fn trust(&mut self, trusted: Trusted, most: usize) {
+        self.most += most;
+        self.trusted.push(trusted);
     }
 
     /// A channel in this pool's frames for an application, in fewer than it has asked for if others have some; `None` if it

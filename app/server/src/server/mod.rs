@@ -26,7 +26,7 @@ use crate::ports::Ports;
 use crate::request::ServerError;
 use crate::request::{Identity, OpenedSocket, QueueId, SocketRequest, TransportPort};
 use crate::stats::{SocketCounts, SocketStats};
-use crate::trust::Lender;
+use crate::trust::{Lender, Trusted};
 use crate::worker::Command;
 use crate::worker::WorkerHandle;
 
@@ -171,6 +171,23 @@ impl AppServer {
     /// that are there keep theirs, and closed ones count until workers and connections have let go of them.
     pub fn set_memory(&mut self, most: usize) {
         self.memory.most = most;
+    }
+
+    /// Has trusted applications, besides those that are already, work in the frames of a worker's packets, which are of
+    /// this pool: in `most` more of them. False when its memory [cannot be shared](Pool::shareable), or there is no such
+    /// worker. Queues that are open stay as they are.
+    pub fn lend_frames(
+        &mut self,
+        worker: usize,
+        pool: &Pool,
+        most: usize,
+        trusted: Trusted,
+    ) -> bool {
+        let Some(place) = self.lenders.get_mut(worker) else { return false };
+        let Some(mut lender) = place.take().or_else(|| Lender::new(pool)) else { return false };
+        lender.trust(trusted, most);
+        *place = Some(lender);
+        true
     }
 
     /// Keeps the stack's own services out of applications' reach: `binding` is in use from now on, for

@@ -8,7 +8,6 @@ use weever_plan::policy::{
     Class, CoreLocality, Dedication, Document, PathCosts, QueueMode, Queues, Sharing, SharingMode,
 };
 
-use super::TrustedApp;
 use super::objective::{objective, only_setting};
 use super::section::{Reader, Section, Value};
 use crate::{Position, Problem, Problems, filter};
@@ -77,6 +76,17 @@ pub(super) struct Decoded {
     /// The positions of the classes.
     pub(super) classes: Vec<ClassPositions>,
     pub(super) dedications: Vec<Position>,
+}
+
+/// An application that has a queue to itself, and works in the frames of its packets if it is one of these users'.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustedApp {
+    /// Its name.
+    pub app: String,
+    /// Its queue.
+    pub queue: u32,
+    /// The users, by number.
+    pub users: Vec<u32>,
 }
 
 /// The positions of a class's settings.

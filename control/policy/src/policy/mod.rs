@@ -26,7 +26,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-pub use decode::Searches;
+pub use decode::{Searches, TrustedApp};
 
 use weever_plan::embed::Host;
 use weever_plan::flow::{AppId, Flow};
@@ -55,17 +55,6 @@ pub struct CheckedPolicy {
     pub simplify: bool,
     /// Settings that are allowed but probably mistakes.
     pub warnings: Problems,
-}
-
-/// An application that has a queue to itself, and works in the frames of its packets if it is one of these users'.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrustedApp {
-    /// Its name.
-    pub app: String,
-    /// Its queue.
-    pub queue: u32,
-    /// The users, by number.
-    pub users: Vec<u32>,
 }
 
 /// Reads and checks a policy.
