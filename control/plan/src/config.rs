@@ -32,6 +32,15 @@ pub struct Rule {
     pub location: u32,
 }
 
+/// A rule that somebody else made on the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OthersRule {
+    /// The table's position in the NIC.
+    pub table: usize,
+    /// The rule, at the location that it has.
+    pub rule: Rule,
+}
+
 /// The spreading of packets that no rule matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rss {

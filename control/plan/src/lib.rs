@@ -7,6 +7,7 @@ pub mod config;
 pub mod embed;
 pub mod ethtool;
 pub mod expanded;
+mod features;
 pub mod flow;
 pub mod map;
 pub mod nic;

@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use weever_graph::svg::svg;
-use weever_graph::{Field, Node, Predicate, Verified, verify};
+use weever_graph::{Field, Node, Verified, verify};
 use weever_models::{HostConfig, Service};
 use weever_plan::embed::{Embedded, ExecutionModel, embed, settings, stated};
 use weever_plan::flow::Conj;
-use weever_plan::nic::Vouched;
 use weever_plan::simplify::{ForeignPackets, HandOver, Size};
-use weever_unicorn::predicate::PredicateText;
 
+use super::work::Work;
 use super::{Result, columns};
 use crate::PlanToolError;
 
@@ -72,53 +71,12 @@ pub(crate) fn lines(embedded: &[Embedded]) -> String {
     format!("\nthe host's graph behind each queue:\n{}", columns(&head, &rows))
 }
 
-/// What a device does for the host's graph.
-pub(crate) struct Work {
-    /// The names of the features that have to be on for it.
-    needs: Vec<String>,
-    vouched: Vouched,
-}
-
 fn work_of(result: &Result<'_>, host: &Verified) -> Work {
     let nic = &result.model.nic;
     let configuration = result.plan.configuration(nic.tables.len());
     let vouched = stated(&result.model.prg, nic, &settings(nic, &configuration, host));
     let needs = nic.used(host).into_iter().flat_map(|setting| setting.names).collect();
     Work { needs, vouched }
-}
-
-impl Work {
-    /// A line for each kind; nothing if the device does nothing.
-    pub(crate) fn lines(&self, nic: &str) -> String {
-        let line = |what: &str, facts: &[Predicate]| {
-            let facts: Vec<String> =
-                facts.iter().map(|fact| PredicateText(fact).to_string()).collect();
-            listed(what, &facts)
-        };
-        let text = line("holds of all that is received", &self.vouched.always)
-            + &line("of packets that it says so of", &self.vouched.each)
-            + &line("filled in when sent", &self.vouched.filled)
-            + &listed("features that have to be on", &self.needs);
-        if text.is_empty() { text } else { format!("\nthe work of {nic}:\n{text}") }
-    }
-
-    /// The same for programs.
-    pub(crate) fn value(&self) -> Value {
-        let texts = |facts: &[Predicate]| {
-            facts.iter().map(|fact| PredicateText(fact).to_string()).collect::<Vec<_>>()
-        };
-        let Vouched { always, each, filled } = &self.vouched;
-        json!({
-            "always": texts(always),
-            "each": texts(each),
-            "filled": texts(filled),
-            "features": self.needs,
-        })
-    }
-}
-
-fn listed(what: &str, words: &[String]) -> String {
-    if words.is_empty() { String::new() } else { format!("{what}: {}\n", words.join(", ")) }
 }
 
 /// The same for programs.

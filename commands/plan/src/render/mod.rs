@@ -3,6 +3,7 @@
 mod graphs;
 mod json;
 mod text;
+mod work;
 
 use weever_graph::svg::{Extras, svg_with};
 use weever_plan::embed::Embedded;
@@ -31,7 +32,7 @@ pub(crate) struct Result<'r> {
     /// The graphs behind the queues, if they are wanted.
     pub(crate) embedded: Vec<Embedded>,
     /// The work of the device for them.
-    pub(crate) work: Option<graphs::Work>,
+    pub(crate) work: Option<work::Work>,
 }
 
 /// One command or comment per line.

@@ -45,7 +45,7 @@ impl Family {
     fn group(&self, name: &str) -> Option<u32> {
         let groups = wire::Attributes(find(&self.attributes, FAMILY_GROUPS)?);
         let is_it = |group: &&[u8]| find(group, GROUP_NAME).is_some_and(|n| text(n) == name);
-        let group = groups.map(|(_, group)| group).find(|group| is_it(&group))?;
+        let group = groups.map(|(_, group)| group).find(|group| is_it(group))?;
         u32::try_from(number(find(group, GROUP_ID)?)?).ok()
     }
 }

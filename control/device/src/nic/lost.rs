@@ -6,7 +6,7 @@
 //! and the settings.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weever_plan::search::{Refused, Search};
 
@@ -16,10 +16,6 @@ use crate::ethtool::{Announced, EthtoolError, RuleSpec};
 
 /// Said of a rule that others removed, as the reason for planning without it.
 const TAKEN: &str = "another program removed or replaced its rule";
-/// So long after a restart was announced, losses are put down to it: some devices take seconds.
-const RESTART: Duration = Duration::from_secs(10);
-/// So often within that time, all rules may go without any announcement. More often, somebody deletes them.
-const SILENT: (usize, Duration) = (3, Duration::from_secs(60));
 
 /// What has become of our changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,33 +32,6 @@ pub enum Lost {
     Others,
     /// Rules are switched off (`ethtool -K … ntuple off`).
     SwitchedOff,
-}
-
-/// What was announced of the device, as far as it matters later.
-#[derive(Debug, Default)]
-pub(super) struct Traces {
-    /// When the last restart was announced.
-    restarted: Option<Instant>,
-    has_moved: bool,
-    /// When all rules went without an announcement.
-    silent: Vec<Instant>,
-}
-
-impl Traces {
-    fn has_restarted(&self) -> bool {
-        self.restarted.is_some_and(|at| at.elapsed() < RESTART)
-    }
-
-    /// All rules went. Returns whether that is nobody's wish.
-    fn all_went(&mut self) -> bool {
-        let (most, within) = SILENT;
-        self.silent.retain(|at| at.elapsed() < within);
-        if self.has_restarted() {
-            return true;
-        }
-        self.silent.push(Instant::now());
-        self.silent.len() <= most
-    }
 }
 
 /// How losses were settled before a plan is brought.

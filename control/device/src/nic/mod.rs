@@ -7,11 +7,12 @@
 
 mod lost;
 mod others;
+mod seen;
 
 pub use lost::Lost;
-pub use others::OthersRules;
+pub use seen::OthersRules;
 
-use lost::Traces;
+use seen::Traces;
 
 use weever_plan::search::Search;
 

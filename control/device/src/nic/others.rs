@@ -9,39 +9,9 @@ use weever_plan::nic::{Nic, Table};
 use weever_plan::search::OthersRule;
 
 use super::NicSteering;
+use super::seen::OthersRules;
 use crate::actions::Record;
 use crate::ethtool::{Action, Driver, EthtoolError, Match, RuleSpec};
-
-/// The rules that others have on a device.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OthersRules {
-    /// Those that plans go around.
-    pub known: Vec<OthersRule>,
-    /// The locations of those that the model has no words for: plans do not know what they take.
-    pub unknown: Vec<u32>,
-}
-
-impl OthersRules {
-    /// A note for people, if there are any.
-    pub fn note(&self) -> Option<String> {
-        let told = match (self.known.len(), &self.unknown[..]) {
-            (0, []) => return None,
-            (known, []) => {
-                format!("{known} rules that are not ours stay: the plan goes around them")
-            }
-            (known, unknown) => {
-                let at: Vec<String> = unknown.iter().map(u32::to_string).collect();
-                format!(
-                    "{} rules that are not ours stay: the plan goes around {known} of them; what those at {} take is \
-                     unknown to it",
-                    known + unknown.len(),
-                    at.join(", ")
-                )
-            }
-        };
-        Some(told)
-    }
-}
 
 impl NicSteering {
     /// The rules that others have on the device, for plans on `nic`.

@@ -1,12 +1,7 @@
-//! The features of a device: which a plan needs on or off, and what those that are on vouch for.
+//! The features of a device: work that it does on packets.
 
-use std::collections::BTreeSet;
-
-use weever_graph::nic::{FeatureModel, QueueRange, Work};
-use weever_graph::{Attr, Field, Graph, Predicate};
-
-use super::Nic;
-use crate::config::Configuration;
+use weever_graph::Predicate;
+use weever_graph::nic::{FeatureModel, QueueRange};
 
 /// The way of packets on which a feature stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,106 +67,11 @@ fn all(predicates: &[Predicate]) -> Predicate {
     }
 }
 
-impl Nic {
-    /// The features that have to be on or off for the rules of a configuration to match what they test.
-    pub fn settings(&self, configuration: &Configuration) -> Vec<Setting> {
-        let hides = |feature: &&Feature| {
-            let tested = self.tested(configuration, feature.behind);
-            let mut work = feature.model.work.iter();
-            work.any(|w| matches!(w, Work::Takes(field) if tested.contains(field)))
-        };
-        let off = |feature: &Feature| feature.setting(false);
-        self.features.iter().filter(hides).filter_map(off).collect()
-    }
-
-    /// The names by which Linux switches what takes fields, such as tags, out of frames before software sees them.
-    pub fn strips(&self) -> Vec<String> {
-        let takes = |feature: &&Feature| {
-            feature.model.work.iter().any(|work| matches!(work, Work::Takes(_)))
-        };
-        self.features.iter().filter(takes).flat_map(|f| f.model.ethtool.clone()).collect()
-    }
-
-    /// The features that have to be on for the device to do what nodes of a host's graph would do otherwise.
-    pub fn used(&self, lpg: &Graph) -> Vec<Setting> {
-        let nodes = || lpg.iter().filter(|(_, node)| node.has(&Attr::Offload));
-        let has = |predicate: &Predicate| {
-            nodes().any(|(_, node)| node.ports.iter().any(|port| port.predicate == *predicate))
-        };
-        let is_used = |feature: &&Feature| {
-            let mut said = feature.model.work.iter().flat_map(stated);
-            said.any(|predicate| has(&predicate))
-        };
-        self.features.iter().filter(is_used).filter_map(|f| f.setting(true)).collect()
-    }
-
-    /// Those of them that a device starts without.
-    pub fn useful(&self, lpg: &Graph) -> Vec<Setting> {
-        let starts_on = |name: &str| {
-            let mut features = self.features.iter().filter(|feature| feature.name == name);
-            features.any(|feature| feature.model.starts_on)
-        };
-        let mut used = self.used(lpg);
-        used.retain(|setting| !starts_on(&setting.feature));
-        used
-    }
-
-    /// What the features vouch for that a device starts with, with those of `settings` as they say.
-    pub fn vouched(&self, settings: &[Setting]) -> Vouched {
-        let mut vouched = Vouched::default();
-        for feature in &self.features {
-            let set = settings.iter().find(|setting| setting.feature == feature.name);
-            if !set.map_or(feature.model.starts_on, |setting| setting.on) {
-                continue;
-            }
-            for work in &feature.model.work {
-                let list = match work {
-                    Work::Vouches { always: false, .. } => &mut vouched.each,
-                    Work::Fills(_) => &mut vouched.filled,
-                    _ => &mut vouched.always,
-                };
-                list.extend(stated(work));
-            }
-        }
-        vouched
-    }
-
-    /// The fields that rules test, in tables from the one at `first` on.
-    fn tested(&self, configuration: &Configuration, first: usize) -> BTreeSet<Field> {
-        let mut tested = BTreeSet::new();
-        for (table, rules) in self.tables.iter().zip(&configuration.rules).skip(first) {
-            for rule in rules {
-                let keys = table.model.matches.iter().zip(&rule.keys);
-                tested.extend(keys.filter(|(_, key)| key.mask != 0).map(|(m, _)| m.field));
-            }
-        }
-        tested
-    }
-}
-
 impl Feature {
     /// The setting that has it on or off; `None` if Linux cannot switch it.
-    fn setting(&self, on: bool) -> Option<Setting> {
+    pub(crate) fn setting(&self, on: bool) -> Option<Setting> {
         let (feature, names) = (self.name.clone(), self.model.ethtool.clone());
         (!names.is_empty()).then_some(Setting { feature, names, on })
-    }
-}
-
-/// The predicates that are true of packets, one for each fact of a conjunction.
-fn stated(work: &Work) -> Vec<Predicate> {
-    match work {
-        Work::Vouches { predicate, .. } | Work::Fills(predicate) => facts(predicate),
-        Work::Drops(predicate) => vec![Predicate::Not(Box::new(predicate.clone()))],
-        Work::Cuts(_) | Work::Joins(_) | Work::Takes(_) | Work::Puts(_) | Work::Stamps => {
-            Vec::new()
-        }
-    }
-}
-
-fn facts(predicate: &Predicate) -> Vec<Predicate> {
-    match predicate {
-        Predicate::And(all) => all.iter().flat_map(facts).collect(),
-        one => vec![one.clone()],
     }
 }
 

@@ -27,10 +27,10 @@ use std::collections::VecDeque;
 pub use account::Exhausted;
 pub use changes::{DeviceChange, RuleId};
 pub use explain::{Alternative, Explanation};
-pub use others::OthersRule;
 pub use plan::{Plan, PlannedFlow, PlannedQueue, PlannedRule, Shortage};
 pub use refuse::Refused;
 
+pub use crate::config::OthersRule;
 use crate::config::{Rss, Rule, Target};
 use crate::flow::Flow;
 use crate::map::{FlowMap, Journal, Placement};

@@ -3,18 +3,9 @@
 
 use super::Search;
 use super::changes::rule_of;
-use crate::config::{Rule, Target};
+use crate::config::{OthersRule, Target};
 use crate::map::{Journal, NewEntry};
 use crate::nic::Nic;
-
-/// A rule that somebody else made on the device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OthersRule {
-    /// The table's position in the NIC.
-    pub table: usize,
-    /// The rule, at the location that it has.
-    pub rule: Rule,
-}
 
 impl OthersRule {
     fn entry(&self, nic: &Nic) -> NewEntry {

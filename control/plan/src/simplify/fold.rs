@@ -6,10 +6,18 @@ use weever_graph::{
     Attr, Effects, Graph, Node, NodeId, NodeKind, Op, Port, PortId, Predicate, verify,
 };
 
-use super::Done;
 use super::meaning::{PacketSet, meaning};
 use super::sever::{only, operands};
 use super::spread::{Spread, incoming};
+
+/// What devices have done, or will do.
+#[derive(Clone, Copy)]
+pub(super) struct Done<'a> {
+    /// True of every packet that is received.
+    pub(super) vouched: &'a PacketSet,
+    /// True of every packet on the wire.
+    pub(super) filled: &'a PacketSet,
+}
 
 /// Replaces the nodes that can be replaced, and returns their names.
 pub(super) fn fold(

@@ -93,7 +93,7 @@ pub fn simplify(graph: &Verified, given: &QueueFacts<'_>) -> Simplified {
     let arriving = PacketSet::of(given.arriving.iter().cloned()).and(&vouched);
     let filled = meaning::meaning(given.filled, true);
     let mut report = SimplifyReport::of(graph);
-    let done = Done { vouched: &vouched, filled: &filled };
+    let done = fold::Done { vouched: &vouched, filled: &filled };
     let known = |arriving| Known { arriving, done, entrances: &entrances };
     let checked = match &given.foreign {
         ForeignPackets::Never => &arriving,
@@ -111,17 +111,8 @@ pub fn simplify(graph: &Verified, given: &QueueFacts<'_>) -> Simplified {
 
 struct Known<'a> {
     arriving: &'a PacketSet,
-    done: Done<'a>,
+    done: fold::Done<'a>,
     entrances: &'a HashSet<String>,
-}
-
-/// What devices have done, or will do.
-#[derive(Clone, Copy)]
-struct Done<'a> {
-    /// True of every packet that is received.
-    vouched: &'a PacketSet,
-    /// True of every packet on the wire.
-    filled: &'a PacketSet,
 }
 
 impl Known<'_> {

@@ -3,7 +3,6 @@
 mod block;
 mod clause;
 mod cursor;
-mod feature;
 mod items;
 mod rss;
 mod table;

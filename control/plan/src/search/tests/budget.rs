@@ -107,7 +107,7 @@ fn what_is_left_after_churn_is_balanced() {
 fn a_plan_for_anything_ends_within_the_budget() {
     let nic = Nic::of(&weever_models::nic("xdp").unwrap()).unwrap().with_queues(128).unwrap();
     let class = |at: u16| -> (String, Share, Box<dyn Policy>) {
-        let share = if at % 10 == 0 { Share::Exclusive(1) } else { Share::Shared };
+        let share = if at.is_multiple_of(10) { Share::Exclusive(1) } else { Share::Shared };
         (format!("class {at}"), share, balanced())
     };
     let policy = Isolate::new((0..1000).map(class).collect());
