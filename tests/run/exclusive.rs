@@ -108,8 +108,10 @@ for count in range(1, ROUNDS + 1):
         left += 1
         # It is the first in the order of the sets again.
         done.set()
-        signal.pthread_kill(second.ident, signal.SIGUSR1)
-        second.join()
+        # A signal that comes before it waits does not end its wait.
+        while second.is_alive():
+            signal.pthread_kill(second.ident, signal.SIGUSR1)
+            second.join(0.01)
         done.clear()
         first, second = [threading.Thread(target=wait, daemon=True) for _ in range(2)]
         first.start()
