@@ -109,7 +109,7 @@ impl Drop for Lease {
     }
 }
 
-#[cfg(all(test, not(miri)))]
+#[cfg(all(test, not(miri), not(loom)))]
 mod tests {
     use super::*;
     use crate::PoolConfig;
