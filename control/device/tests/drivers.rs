@@ -238,8 +238,9 @@ fn drivers_take_each_rule_and_packets_arrive_where_plans_say() {
                 assert_eq!(taken, Some(expected), "{what}\n{:?}", device.rules);
             }
         }
+        // Random packets seldom meet the rules of `sfc_siena`, which all test a protocol, an address and a port.
         assert!(
-            claimed > 5_000 && by_rules > 100,
+            claimed > 5_000 && by_rules > 40,
             "{model}: {claimed} claimed, {by_rules} by rules"
         );
         assert!(rules_taken > 12, "{model}: {rules_taken} rules");
