@@ -219,8 +219,15 @@ mod tests {
         client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         client.connect((STACK, ECHO)).unwrap();
         assert!(come_back(&client, 20) >= 18);
-        let handed_over = || stack.shared.host.workers[1].stats.handed_over();
-        assert_eq!(handed_over(), 0, "nobody is a stranger");
+        // What the kernel at the other end sends by itself, a router solicitation say, is a stranger wherever it
+        // arrives.
+        let strangers = |before: u64| {
+            let now = stack.shared.host.workers[1].stats.handed_over();
+            (now, now - before)
+        };
+        let few = 0..10;
+        let (seen, new) = strangers(0);
+        assert!(few.contains(&new), "an echo is no stranger: {new}");
         let nodes = || stack.shared.host.publisher.sizes();
         let expected = nodes()[1];
 
@@ -230,15 +237,21 @@ mod tests {
         let tcp = Conj::all().with(weever_graph::Field::Ip4Proto, 6);
         order(vec![Arrival { queue: 1, parts: vec![tcp.clone()] }]);
         assert!(nodes()[1] < expected, "it has no UDP any more: {:?}", nodes());
-        assert_eq!((come_back(&client, 200), handed_over()), (200, 200));
+        assert_eq!(come_back(&client, 200), 200);
+        let (seen, new) = strangers(seen);
+        assert!((200..210).contains(&new), "every echo is a stranger: {new}");
 
         order(Vec::new());
         assert!(nodes()[1] < 12, "little is left: {:?}", nodes());
-        assert_eq!((come_back(&client, 200), handed_over()), (200, 400));
+        assert_eq!(come_back(&client, 200), 200);
+        let (seen, new) = strangers(seen);
+        assert!((200..210).contains(&new), "every echo is a stranger: {new}");
 
         order(vec![Arrival { queue: 1, parts: vec![Conj::all()] }]);
         assert_eq!(nodes()[0], nodes()[1]);
-        assert_eq!((come_back(&client, 200), handed_over()), (200, 400));
+        assert_eq!(come_back(&client, 200), 200);
+        let (_, new) = strangers(seen);
+        assert!(few.contains(&new), "no echo is a stranger any more: {new}");
 
         // What a device guarantees for every frame is tested no more.
         let udp = Conj::all().with(weever_graph::Field::Ip4Proto, 17);
