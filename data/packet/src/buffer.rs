@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use crate::Meta;
-use crate::frames::{Shared, Slot, prefetch};
+use crate::frames::{LINE, Shared, Slot, prefetch};
 
 /// A packet: the unique owner of a frame and its metadata.
 ///
@@ -253,6 +253,12 @@ impl Buffer {
     #[inline]
     pub fn prefetch(&self) {
         prefetch(self.data().as_ptr());
+    }
+
+    /// Hints that all bytes behind the first ones will be read soon.
+    #[inline]
+    pub fn prefetch_rest(&self) {
+        self.data().chunks(LINE).skip(1).for_each(|line| prefetch(line.as_ptr()));
     }
 }
 

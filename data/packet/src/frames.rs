@@ -114,6 +114,9 @@ impl Drop for Owner {
     }
 }
 
+/// The bytes that [`prefetch`] brings.
+pub(crate) const LINE: usize = 64;
+
 /// Hints that an address will be read or written soon; it need not lead anywhere.
 #[inline]
 pub(crate) fn prefetch(address: *const u8) {

@@ -339,12 +339,25 @@ struct Executor {
     host: Option<Host>,
 }
 
+/// Brings the next packet that is to be looked at whole to the nearest cache.
+#[inline]
+fn fetch(burst: &Burst, ahead: &mut Mask) {
+    if *ahead != 0 {
+        burst.get(ahead.trailing_zeros() as usize).into_iter().for_each(Buffer::prefetch_rest);
+        *ahead &= *ahead - 1;
+    }
+}
+
 impl Shortcut for Executor {
     fn run(&mut self, cx: &Cx<'_>, burst: &mut Burst, input: Mask, ways: &mut Ways) {
         let net = self.network.as_mut().map(|network| network.load());
         let mut around =
             Surroundings { host: self.host.as_mut().map(|host| (host, cx)), loaded: None };
+        // A program that looks at datagrams sums them.
+        let mut ahead = if self.program.usual.is_some() { input } else { 0 };
+        fetch(burst, &mut ahead);
         for task in bits(input) {
+            fetch(burst, &mut ahead);
             let mut checksum = Checksum::Valid;
             let way = |packet| self.program.way(net, &mut around, packet, &mut checksum);
             let Some(way) = burst.get_mut(task).and_then(way) else { continue };

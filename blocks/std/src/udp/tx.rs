@@ -69,7 +69,7 @@ pub(crate) fn turn_back(packet: &mut Buffer, v6: bool) -> bool {
         return false;
     }
     let Some(ports) = packet.at_mut(l4).first_chunk_mut::<4>() else { return false };
-    ports.rotate_left(2);
+    *ports = u32::from_ne_bytes(*ports).rotate_left(16).to_ne_bytes();
     packet.set_bounds(l4, end)
 }
 

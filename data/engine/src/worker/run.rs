@@ -16,6 +16,10 @@ use crate::schedule::Update;
 /// The longest sleep: a removed device does not always wake the threads that poll it.
 const MAX_SLEEP: Nanos = 1_000_000_000;
 
+/// How often a worker that polls looks at its queues between two turns in vain: for well below a microsecond. What does not
+/// wake it, such as a timer, waits for the turn.
+pub(super) const LOOKS: u32 = 128;
+
 impl Worker {
     /// Runs turns until `stop` is set; blocks the calling thread. To stop it, set `stop` and then
     /// use the [`Waker`](super::Waker). `lost` is called for each queue that fails.
@@ -44,7 +48,7 @@ impl Worker {
                 self.sleep(now, published.next());
                 now = monotonic();
             } else {
-                std::hint::spin_loop();
+                self.look_out();
             }
             self.publish(now, &mut published);
         }
@@ -56,6 +60,12 @@ impl Worker {
     pub fn next_deadline(&self) -> Option<Nanos> {
         let due = self.queues.iter().flatten().filter_map(|a| a.queue.next_deadline()).min();
         [self.engine.next_deadline(), due].into_iter().flatten().min()
+    }
+
+    /// Spins until a queue or another worker may have something, but not for long: a turn does much more than to receive.
+    pub(super) fn look_out(&self) {
+        let is_quiet = || self.queues.iter().flatten().all(|attached| attached.queue.is_quiet());
+        let _one_has = (0..LOOKS).find(|_| self.engine.has_messages() || !is_quiet());
     }
 
     fn sleep(&mut self, now: Nanos, publish_at: Option<Nanos>) {

@@ -307,6 +307,10 @@ impl LinkQueue for XskQueue {
         Some(helper.unwrap_or_else(|| self.socket.as_fd()))
     }
 
+    fn is_quiet(&self) -> bool {
+        self.member.is_none() && self.socket.rx.ring.available() == 0
+    }
+
     fn prepare_to_sleep(&mut self) -> bool {
         self.member.as_ref().is_none_or(Member::prepare_to_sleep)
     }

@@ -24,6 +24,7 @@ pub fn suite(mut make: impl FnMut() -> Setup) {
     receives_every_length(make());
     receives_from_slot_zero(make());
     respects_max(make());
+    is_not_quiet_while_packets_wait(make());
     survives_an_exhausted_pool(make());
     sends_in_order(make());
     sends_every_length(make());
@@ -107,6 +108,22 @@ pub fn respects_max(setup: Setup) {
         }
         seen >= 40
     });
+}
+
+/// A queue that has something to receive does not say that it is quiet; a look takes nothing away.
+///
+/// # Panics
+/// When the link does otherwise.
+pub fn is_not_quiet_while_packets_wait(setup: Setup) {
+    let mut bench = Bench::new("is not quiet while packets wait", setup);
+    for i in 0..40 {
+        bench.peer_sends(0, &frame(i, 60));
+        bench.eventually("the end of quiet", |bench| !bench.queue(0).is_quiet());
+        let is_quiet = bench.queue(0).is_quiet();
+        bench.must(!is_quiet, || "quiet at the second look".into());
+        let received = bench.receive_frames(0, 1);
+        bench.must(received == [frame(i, 60)], || format!("packet {i} is another one"));
+    }
 }
 
 /// With every free frame taken the link neither fails nor loses its footing: once frames are free

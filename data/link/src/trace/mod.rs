@@ -218,6 +218,10 @@ impl LinkQueue for TracedQueue {
         self.inner.advance(now);
     }
 
+    fn is_quiet(&self) -> bool {
+        self.inner.is_quiet()
+    }
+
     fn prepare_to_sleep(&mut self) -> bool {
         self.inner.prepare_to_sleep()
     }

@@ -3,7 +3,8 @@
 mod order;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use weever_block::Env;
@@ -12,6 +13,7 @@ use weever_link::memory::{MemoryConfig, pair};
 use weever_link::{Link, LinkError, LinkQueue, QueueStats};
 use weever_packet::{Buffer, Burst, Pool, PoolCache};
 
+use super::run::LOOKS;
 use super::wait::POLL_INTERVAL;
 use super::{Attached, Mode, Worker, WorkerStats};
 use crate::testkit::{pool, registry};
@@ -324,6 +326,57 @@ impl LinkQueue for Stuck {
 
     fn stats(&self) -> QueueStats {
         QueueStats::default()
+    }
+}
+
+/// Has something to receive after so many looks.
+struct Watched {
+    looks: Arc<AtomicU32>,
+    quiet_for: u32,
+}
+
+impl LinkQueue for Watched {
+    fn rx(&mut self, _: &mut PoolCache, _: &mut Burst, _: usize) -> Result<usize, LinkError> {
+        Ok(0)
+    }
+
+    fn tx(&mut self, _: &mut PoolCache, _: &mut VecDeque<Buffer>) -> Result<usize, LinkError> {
+        Ok(0)
+    }
+
+    fn flush(&mut self, _: &mut PoolCache) -> Result<(), LinkError> {
+        Ok(())
+    }
+
+    fn unsent(&self) -> bool {
+        false
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.looks.fetch_add(1, Ordering::Relaxed) < self.quiet_for
+    }
+
+    fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+
+    fn stats(&self) -> QueueStats {
+        QueueStats::default()
+    }
+}
+
+#[test]
+fn a_look_out_ends_with_the_first_packet_and_soon_without_any() {
+    for (quiet_for, looks) in [(0, 1), (5, 6), (u32::MAX, LOOKS)] {
+        let pool = pool(64);
+        let engine = engine(&pool, Limits::default(), &echo());
+        let entry = engine.entry("Echo").expect("a source is an entry");
+        let counted = Arc::new(AtomicU32::new(0));
+        let watched = Watched { looks: counted.clone(), quiet_for };
+        let attached = Attached { link: 0, entry, queue: Box::new(watched) };
+        let worker = Worker::new(engine, vec![attached]).expect("descriptors");
+        worker.look_out();
+        assert_eq!(counted.load(Ordering::Relaxed), looks, "quiet for {quiet_for} looks");
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct Transmitter {
     /// Whether the kernel may have left packets in the transmit ring.
     unsent: bool,
     scratch: Box<[xdp_desc; BURST]>,
+    /// Addresses that were copied out of the completion ring.
+    returned: Box<[u64; BURST]>,
 }
 
 impl Transmitter {
@@ -40,8 +42,18 @@ impl Transmitter {
         most_out: u32,
         room: u16,
     ) -> Transmitter {
-        let scratch = Box::new([NOTHING; BURST]);
-        Transmitter { frames, device, mtu, most_out, out: 0, room, unsent: false, scratch }
+        let (scratch, returned) = (Box::new([NOTHING; BURST]), Box::new([0; BURST]));
+        Transmitter {
+            frames,
+            device,
+            mtu,
+            most_out,
+            out: 0,
+            room,
+            unsent: false,
+            scratch,
+            returned,
+        }
     }
 
     /// From now on no more packets may be out than that.
@@ -182,16 +194,22 @@ impl Transmitter {
     /// Takes back the frames of sent packets.
     #[inline]
     pub(super) fn reap(&mut self, rings: TxRings<'_>, stock: &mut Stock) {
-        let mut addresses = [0; BURST];
+        if self.out > 0 {
+            self.reap_some(rings, stock);
+        }
+    }
+
+    fn reap_some(&mut self, rings: TxRings<'_>, stock: &mut Stock) {
         while self.out > 0 {
             // Copied out first: a claim that is held keeps the kernel and the other sockets of the
             // device queue waiting.
-            let n = rings.completion.pop(&mut addresses[..(self.out as usize).min(BURST)]);
+            let most = (self.out as usize).min(BURST);
+            let n = rings.completion.pop(&mut self.returned[..most]);
             if n == 0 {
                 return;
             }
             self.out -= n as u32;
-            let done = &addresses[..n];
+            let done = &self.returned[..n];
             done.iter().for_each(|address| stock.expect(self.frames.index(*address)));
             for address in done {
                 // SAFETY: the kernel hands a frame back when it has done with it. Where several workers
