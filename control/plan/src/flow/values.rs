@@ -83,10 +83,26 @@ impl Values {
 
     /// Whether every one is in `other`.
     pub fn within(&self, other: &Values) -> bool {
-        if self.range.is_none() && other.range.is_none() {
-            return other.mask & !self.mask == 0 && self.value & other.mask == other.value;
+        let plainly = self.plainly_within(other);
+        if plainly || (self.range.is_none() && other.range.is_none()) {
+            return plainly;
         }
-        !self.outside(other).any(|piece| piece.first().is_some())
+        // Where ranges are, one value that is outside is found sooner than all pieces are cut.
+        self.first().is_none_or(|first| other.contains(first))
+            && !self.outside(other).any(|piece| piece.first().is_some())
+    }
+
+    /// Whether that can be seen without looking at values: every bit that `other` requires is required, and so is its range.
+    fn plainly_within(&self, other: &Values) -> bool {
+        let agrees = other.mask & !self.mask == 0 && self.value & other.mask == other.value;
+        agrees
+            && other.range.as_ref().is_none_or(|theirs| {
+                let free = self.field.full_mask() & !self.mask;
+                let all = (self.value, self.value | free);
+                let (lo, hi) =
+                    self.range.as_deref().map_or(all, |r| (r.0.max(all.0), r.1.min(all.1)));
+                theirs.0 <= lo && hi <= theirs.1
+            })
     }
 
     /// The smallest.
@@ -128,6 +144,7 @@ impl Values {
             Domain::OneOf(values) => {
                 values.iter().all(|v| !self.contains(*v) || other.contains(*v))
             }
+            Domain::AllBut(_) if self.plainly_within(other) => true,
             Domain::AllBut(_) => !self.outside(other).any(|piece| piece.meets(domain)),
         }
     }
