@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use weever_graph::nic::Work;
 use weever_graph::{Attr, Field, Graph, Predicate};
 
-use crate::config::Configuration;
+use crate::config::{Configuration, Rule};
 use crate::nic::{Feature, Nic, Setting, Vouched};
 
 impl Nic {
@@ -18,6 +18,20 @@ impl Nic {
         };
         let off = |feature: &Feature| feature.setting(false);
         self.features.iter().filter(hides).filter_map(off).collect()
+    }
+
+    /// Whether a rule of a table tests a field that the feature called `name` takes out of frames before.
+    pub fn hides(&self, name: &str, table: usize, rule: &Rule) -> bool {
+        let tests = |field: &Field| {
+            let keys = self.tables[table].model.matches.iter().zip(&rule.keys);
+            keys.filter(|(_, key)| key.mask != 0).any(|(m, _)| m.field == *field)
+        };
+        let mut features = self.features.iter().filter(|f| f.behind <= table);
+        features.any(|feature| {
+            let mut work = feature.model.work.iter();
+            feature.model.ethtool.iter().any(|n| n == name)
+                && work.any(|w| matches!(w, Work::Takes(field) if tests(field)))
+        })
     }
 
     /// The names by which Linux switches what takes fields, such as tags, out of frames before software sees them.

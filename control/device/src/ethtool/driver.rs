@@ -174,6 +174,9 @@ pub trait Driver {
     fn interrupts(&mut self) -> BTreeMap<u32, u32>;
     /// Whether a feature is on, by the name that `ethtool -K` takes; nothing if there is no such feature.
     fn feature(&mut self, name: &str) -> Result<Option<bool>, EthtoolError>;
+    /// Switches a feature on or off. The device may leave it as it is without an error: its driver decides, and other
+    /// features may require this one.
+    fn set_feature(&mut self, name: &str, on: bool) -> Result<(), EthtoolError>;
     /// Whether a private flag of the driver (`ethtool --show-priv-flags`) is set; nothing if it has no such flag.
     fn private_flag(&mut self, name: &str) -> Result<Option<bool>, EthtoolError>;
     /// Changes that.
