@@ -69,10 +69,10 @@ pub fn model_of<'m>(
     }
 }
 
-/// A model's NIC with the sizes that this device has ([`Nic::as_found`]).
+/// A model's NIC with the sizes that this device has, and the features that are on ([`Nic::as_found`]).
 ///
 /// # Errors
-/// [`EthtoolError::Gone`]. A size that the driver does not tell is the model's.
+/// [`EthtoolError::Gone`]. What the driver does not tell is the model's.
 pub fn as_found(driver: &mut dyn Driver, nic: Nic) -> Result<Nic, EthtoolError> {
     let told = |size: Result<Option<usize>, EthtoolError>| match size {
         Err(error) if error.is_gone() => Err(error),
@@ -80,7 +80,16 @@ pub fn as_found(driver: &mut dyn Driver, nic: Nic) -> Result<Nic, EthtoolError> 
     };
     let entries = told(driver.spreading(0).map(|spreading| Some(spreading.table.len())))?;
     let locations = told(driver.table().map(|table| table.locations.map(|n| n as usize)))?;
-    Ok(nic.as_found(entries, locations))
+    let mut on = std::collections::BTreeMap::new();
+    for name in nic.features.iter().flat_map(|feature| &feature.model.ethtool) {
+        match driver.feature(name) {
+            Err(error) if error.is_gone() => return Err(error),
+            Err(_) => {}
+            // A driver without the feature does no such work.
+            Ok(state) => drop(on.insert(name.clone(), state == Some(true))),
+        }
+    }
+    Ok(nic.as_found(entries, locations).with_features(&on))
 }
 
 /// Whether frames of this machine's own kernels come over the device with unfinished checksums, which
@@ -118,6 +127,12 @@ mod tests {
         let mut device = Simulated::new("sim0", 4, 16);
         let found = as_found(&mut device, model.clone()).unwrap();
         assert_eq!((sizes(&model).0, sizes(&found)), (512, (128, Some(16))));
+        let vouches = |nic: &Nic| !nic.vouched(&[]).each.is_empty();
+        assert!(vouches(&model) && !vouches(&found), "it has no such feature");
+        for on in [true, false] {
+            device.features.insert("rx-checksum".into(), on);
+            assert_eq!(vouches(&as_found(&mut device, model.clone()).unwrap()), on);
+        }
         device.size = 1 << 20;
         device.spreading.clear();
         let found = as_found(&mut device, model.clone()).unwrap();

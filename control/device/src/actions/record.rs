@@ -103,6 +103,12 @@ impl Record {
         self.ours.iter().map(|(at, rule)| (*at, rule.sent.clone()))
     }
 
+    /// The features and private flags that we switched, with what they were before.
+    pub fn switched(&self) -> BTreeMap<String, bool> {
+        let both = self.features.iter().chain(&self.private);
+        both.map(|(name, changed)| (name.clone(), changed.found)).collect()
+    }
+
     /// Takes over the rules that a killed process has made without recording them, and gives up rules
     /// that others changed since, as they belong to others now. Returns the locations of the latter.
     ///

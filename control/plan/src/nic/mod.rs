@@ -10,6 +10,8 @@ mod pipeline;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use weever_graph::nic::{Exposure, FormsByType, QueueRange, RssModel, TableModel};
 
 use crate::flow::{Conj, Kinds};
@@ -76,6 +78,19 @@ impl Nic {
         let model = self.tables.iter().map(|t| t.model.capacity.entries).max().unwrap_or(0);
         let fewer = |found: &u32| *found < self.locations.unwrap_or(model);
         self.locations = locations.filter(fewer).or(self.locations);
+        self
+    }
+
+    /// The NIC with features as a device has them: those whose switches are `on`. What is not told is the model's.
+    #[must_use]
+    pub fn with_features(mut self, on: &BTreeMap<String, bool>) -> Nic {
+        for feature in self.features.iter_mut().filter(|f| !f.model.ethtool.is_empty()) {
+            let told: Option<Vec<bool>> =
+                feature.model.ethtool.iter().map(|name| on.get(name).copied()).collect();
+            if let Some(told) = told {
+                feature.model.starts_on = told.into_iter().all(|on| on);
+            }
+        }
         self
     }
 
