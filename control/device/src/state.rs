@@ -143,7 +143,8 @@ impl DeviceState {
         driver: &mut dyn Driver,
         nic: Option<&Nic>,
     ) -> Result<(), EthtoolError> {
-        let of_model = nic.iter().flat_map(|nic| nic.features.iter().flat_map(|f| &f.model.ethtool));
+        let of_model =
+            nic.iter().flat_map(|nic| nic.features.iter().flat_map(|f| &f.model.ethtool));
         for name in FEATURES.into_iter().chain(of_model.map(String::as_str)) {
             if let Some(Some(on)) = known(driver.feature(name))? {
                 self.features.insert(name.into(), on);

@@ -101,7 +101,10 @@ fn features_are_switched_read_back_and_given_back() {
     };
     let wanted = with(&[("rxvlan", false), ("rx-gro", true), ("rx-lro", true), ("no-such", false)]);
     let actions = bring(&mut device, &mut record, &wanted).unwrap();
-    assert_eq!(actions.commands("sim0"), ["ethtool -K sim0 rx-gro on", "ethtool -K sim0 rxvlan off"]);
+    assert_eq!(
+        actions.commands("sim0"),
+        ["ethtool -K sim0 rx-gro on", "ethtool -K sim0 rxvlan off"]
+    );
     assert!(actions.notes.iter().any(|note| note.contains("for all who use the device")));
     assert!(bring(&mut device, &mut record, &wanted).unwrap().is_empty());
     // The next plan needs one of them only.

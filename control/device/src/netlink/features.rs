@@ -26,18 +26,14 @@ const ACKNOWLEDGE: u16 = 4;
 ///
 /// # Errors
 /// The kernel's refusal: EOPNOTSUPP of a name that it does not know.
-pub(crate) fn set(
-    questions: &mut Questions,
-    ifindex: u32,
-    name: &str,
-    on: bool,
-) -> io::Result<()> {
+pub(crate) fn set(questions: &mut Questions, ifindex: u32, name: &str, on: bool) -> io::Result<()> {
     let family = questions.family("ethtool")?.id;
     questions.ask(family, SET, ACKNOWLEDGE, &wish(ifindex, name, on), &mut |_| {})
 }
 
 fn wish(ifindex: u32, name: &str, on: bool) -> Vec<u8> {
-    let about = [attribute(DEVICE, &ifindex.to_ne_bytes()), attribute(FLAGS, &NO_REPLY.to_ne_bytes())];
+    let about =
+        [attribute(DEVICE, &ifindex.to_ne_bytes()), attribute(FLAGS, &NO_REPLY.to_ne_bytes())];
     let mut bit = attribute(NAME, &[name.as_bytes(), &[0]].concat());
     if on {
         bit.extend(attribute(VALUE, &[]));
