@@ -10,8 +10,7 @@ use weever_plan::nic::Nic;
 
 const START: &str =
     "<!-- made from the models: WEEVER_BLESS=1 cargo test -p weever-models --test guarantees -->\n";
-const KERNELS: &str =
-    "<!-- kernels of the models: WEEVER_BLESS=1 cargo test -p weever-models --test guarantees -->\n";
+const KERNELS: &str = "<!-- kernels of the models: WEEVER_BLESS=1 cargo test -p weever-models --test guarantees -->\n";
 const END: &str = "<!-- end -->\n";
 
 /// The NIC as plans see it, unless it has no rules then.
@@ -73,7 +72,8 @@ fn table() -> String {
 
 /// The kernel whose driver was read, or on which the model is held against the driver.
 fn kernels() -> String {
-    let mut text = String::from("| model | kernel that its facts were compared with |\n|---|---|\n");
+    let mut text =
+        String::from("| model | kernel that its facts were compared with |\n|---|---|\n");
     for (name, _) in NICS {
         let graph = nic(name).unwrap();
         let source = graph.iter().map(|(_, node)| node).find(|n| n.has(&Attr::Source));

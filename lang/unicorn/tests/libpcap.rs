@@ -91,7 +91,19 @@ fn shape() -> impl Strategy<Value = Shape> {
     let rest = (proptest::option::of(0u16..4), 1u8..4, any::<bool>(), 0usize..3, frag);
     (l3, l4, rest).prop_map(|((four, protocol, addresses), (ports, flags), rest)| {
         let (tag, ttl, broadcast, padding, frag) = rest;
-        Shape { tag, tags: Tags::One, four, protocol, addresses, ports, flags, frag, ttl, broadcast, padding }
+        Shape {
+            tag,
+            tags: Tags::One,
+            four,
+            protocol,
+            addresses,
+            ports,
+            flags,
+            frag,
+            ttl,
+            broadcast,
+            padding,
+        }
     })
 }
 

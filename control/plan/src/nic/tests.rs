@@ -4,7 +4,9 @@ use weever_graph::nic::{
 };
 use weever_graph::nic::{FeatureModel, Work};
 use weever_graph::nic::{FormsByType, KnownForms};
-use weever_graph::{Attr, ConfigSpec, Effects, Field, Graph, Key, Node, NodeId, NodeKind, Port, Predicate};
+use weever_graph::{
+    Attr, ConfigSpec, Effects, Field, Graph, Key, Node, NodeId, NodeKind, Port, Predicate,
+};
 
 use super::*;
 use crate::config::{Configuration, Rule, Target};
