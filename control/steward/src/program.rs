@@ -16,6 +16,9 @@ use crate::target::{Applied, Arrivals, NoReceivers, Receivers, Target, TargetErr
 
 /// How often filters are planned anew at once because the program refuses some.
 const MAX_REPLANS: usize = 16;
+/// What is said of a program that somebody detached.
+const DETACHED: &str = "another program detached the program (`bpftool link detach`): nothing is sorted until the policy is \
+                        read again (SIGHUP)";
 /// What happens in the driver to tags that the device keeps stripping.
 const LOSES_TAGS: &str = "the tags of frames are lost on their way to a CPU; where VLANs are in use, take `--mode generic`";
 /// More reasons of refused filters are not shown.
@@ -29,6 +32,10 @@ pub struct ProgramTarget {
     attachment: Option<Attachment>,
     /// Those of the device, if it is known.
     features: Option<Features>,
+    /// Whether somebody detached the program, and it is left so.
+    is_detached: bool,
+    /// Whether it is to be attached again.
+    must_attach: bool,
     /// Whether the first plan is in place, and the program attached if it is to be.
     has_started: bool,
     /// The filters that the program has, or is about to have, with their tables.
@@ -48,6 +55,8 @@ impl ProgramTarget {
             steering: Some(steering),
             attachment: None,
             features: None,
+            is_detached: false,
+            must_attach: false,
             has_started: false,
             filters: BTreeMap::new(),
             tuples: HashMap::new(),
@@ -97,6 +106,19 @@ impl ProgramTarget {
             }
         }
         Ok(applied)
+    }
+
+    /// Attaches the program again if it is to be, and says how things are if somebody detached it.
+    fn attach_again(&mut self) -> Result<Option<String>, TargetError> {
+        let Some(steering) = self.steering.as_mut().filter(|_| self.is_detached) else {
+            return Ok(None);
+        };
+        if !std::mem::take(&mut self.must_attach) {
+            return Ok(Some(format!("note: {DETACHED}")));
+        }
+        steering.attach_again()?;
+        self.is_detached = false;
+        Ok(Some("the program is attached again".into()))
     }
 
     /// Follows changes of the plan.
@@ -211,13 +233,30 @@ impl Target for ProgramTarget {
         match self.has_started {
             false => self.start(search, receivers, true),
             true => {
+                let again = self.attach_again()?;
                 let (outcome, mut applied) = self.update(search, receivers, true)?;
                 let Applied { lines, refused } = applied_of(&outcome);
+                applied.lines.splice(..0, again);
                 applied.lines.extend(lines);
                 applied.refused.extend(refused);
                 Ok(applied)
             }
         }
+    }
+
+    fn look(&mut self) -> Result<bool, TargetError> {
+        let Some(steering) = &self.steering else { return Ok(false) };
+        let was = std::mem::replace(&mut self.is_detached, steering.is_detached()?);
+        // Said once; it is somebody's wish.
+        Ok(self.is_detached && !was)
+    }
+
+    fn shortfall(&self) -> Option<String> {
+        self.is_detached.then(|| DETACHED.into())
+    }
+
+    fn renew(&mut self) {
+        self.must_attach = self.is_detached;
     }
 
     fn configuration(&self, search: &Search) -> Configuration {

@@ -337,8 +337,7 @@ impl Driver for KernelDriver {
     ) -> Result<(), EthtoolError> {
         let mut buffer = spreading_request(context, table, key);
         if context == 0 {
-            // 0 would switch symmetric hashing off.
-            buffer[spreading::TRANSFORMATION] = self.spreading_sizes(0)?[spreading::TRANSFORMATION];
+            keep_transformation(&mut buffer, &self.spreading_sizes(0)?);
         }
         self.call(&mut buffer, "spread as it is told")
     }
@@ -346,7 +345,7 @@ impl Driver for KernelDriver {
     fn reset_spreading(&mut self) -> Result<(), EthtoolError> {
         // A table of no entries stands for the default one.
         let mut buffer = spreading_request(0, Some(&[]), None);
-        buffer[spreading::TRANSFORMATION] = self.spreading_sizes(0)?[spreading::TRANSFORMATION];
+        keep_transformation(&mut buffer, &self.spreading_sizes(0)?);
         self.call(&mut buffer, "spread as its driver likes")
     }
 
@@ -500,6 +499,12 @@ pub(super) fn spreading_request(
     table.unwrap_or_default().iter().for_each(|queue| buffer.extend(queue.to_ne_bytes()));
     buffer.extend(key.unwrap_or_default());
     buffer
+}
+
+/// Has a change leave the transformation of the hash's input as the device says that it is: 0, as a request without it
+/// has it, would switch symmetric hashing off.
+pub(super) fn keep_transformation(request: &mut [u8], present: &[u8]) {
+    request[spreading::TRANSFORMATION] = present[spreading::TRANSFORMATION];
 }
 
 /// A buffer for `count` items behind a head, and for more: kernels before "ethtool: Avoid overflowing userspace buffer on
