@@ -25,6 +25,7 @@ pub mod xdp;
 use std::ffi::{CStr, CString};
 
 use ethtool::{Driver, EthtoolError};
+use weever_graph::nic::RssHash;
 use weever_plan::nic::Nic;
 
 /// The number of an interface of the calling thread's network namespace; nothing if there is none
@@ -80,6 +81,7 @@ pub fn as_found(driver: &mut dyn Driver, nic: Nic) -> Result<Nic, EthtoolError> 
     };
     let entries = told(driver.spreading(0).map(|spreading| Some(spreading.table.len())))?;
     let locations = told(driver.table().map(|table| table.locations.map(|n| n as usize)))?;
+    let nic = with_hash(driver, nic)?;
     let mut on = std::collections::BTreeMap::new();
     for name in nic.features.iter().flat_map(|feature| &feature.model.ethtool) {
         match driver.feature(name) {
@@ -92,6 +94,32 @@ pub fn as_found(driver: &mut dyn Driver, nic: Nic) -> Result<Nic, EthtoolError> 
     Ok(nic.as_found(entries, locations).with_features(&on))
 }
 
+/// The NIC with the hash that the device has. Its key counts only where function and symmetry are the model's.
+fn with_hash(driver: &mut dyn Driver, nic: Nic) -> Result<Nic, EthtoolError> {
+    let Some(rss) = &nic.rss else { return Ok(nic) };
+    let known = |error: EthtoolError| if error.is_gone() { Err(error) } else { Ok(()) };
+    let mut fields = Vec::new();
+    for listed in &rss.types {
+        match driver.hash_fields(listed.flow_type) {
+            Ok(now) => fields.push((listed.flow_type, now.as_model())),
+            Err(error) => known(error)?,
+        }
+    }
+    let is_as_modelled = match (driver.hashing(), rss.hash) {
+        // Kernels before 6.8 do not tell whether it is symmetric, and say that it is not.
+        (Ok(now), RssHash::Toeplitz { symmetric, .. }) => {
+            now.function == "toeplitz" && now.symmetric == symmetric
+        }
+        (Err(error), _) => known(error).map(|()| false)?,
+        _ => false,
+    };
+    let key = match driver.spreading(0) {
+        Ok(spreading) => Some(spreading.key).filter(|_| is_as_modelled),
+        Err(error) => known(error).map(|()| None)?,
+    };
+    Ok(nic.with_hash(&fields, key))
+}
+
 /// Whether frames of this machine's own kernels come over the device with unfinished checksums, which
 /// a program in the driver makes the kernel forget. (virtio-net has the host finish them when a program
 /// is attached, or does not let one be attached.)
@@ -102,7 +130,8 @@ pub fn hands_over_partial_checksums(driver: &mut dyn Driver) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ethtool::Simulated;
+    use crate::ethtool::{HashFields, Simulated};
+    use weever_graph::nic::{FlowType, RssFields};
 
     #[test]
     fn a_driver_that_is_known_has_a_model_if_it_takes_rules() {
@@ -118,6 +147,30 @@ mod tests {
         assert_eq!(model_of(&mut device, known).unwrap(), "xdp", "it takes no rules");
         device.gone = true;
         assert!(model_of(&mut device, known).unwrap_err().is_gone());
+    }
+
+    #[test]
+    fn plans_have_the_hash_of_the_device() {
+        let of = |name: &str| Nic::linux_of(&weever_models::nic(name).unwrap()).unwrap();
+        let mut device = Simulated::new("sim0", 4, 16);
+        let key = |device: &mut Simulated, name: &str| as_found(device, of(name)).unwrap().hash_key;
+        assert_eq!(key(&mut device, "virtio_net"), Some(vec![7; 40]));
+        assert_eq!(key(&mut device, "connectx5"), None, "the model's hash is symmetric");
+        assert_eq!(key(&mut device, "x710"), None, "the model's key is longer");
+        device.symmetric = true;
+        assert_eq!(key(&mut device, "virtio_net"), None);
+        assert_eq!(key(&mut device, "connectx5"), Some(vec![7; 40]));
+        device.symmetric = false;
+        // The addresses alone are hashed of TCP, where the model begins with the ports.
+        let fields = |nic: &Nic| nic.rss.as_ref().unwrap().default_fields(FlowType::Tcp4);
+        assert_eq!(fields(&of("virtio_net")), RssFields::FourTuple);
+        let found = as_found(&mut device, of("virtio_net")).unwrap();
+        assert_eq!(fields(&found), RssFields::Addresses);
+        // Fields that no plan can reckon with.
+        device.set_hash_fields(FlowType::Udp6, HashFields(1 << 4)).unwrap();
+        assert_eq!(key(&mut device, "virtio_net"), None);
+        device.spreading.clear();
+        assert_eq!(key(&mut device, "virtio_net"), None);
     }
 
     #[test]

@@ -30,7 +30,14 @@ impl Setting {
     pub(crate) fn all(nic: &Nic, configuration: &Configuration) -> Vec<Setting> {
         let mut all = vec![Setting::Queues];
         all.extend((!configuration.rss.table.is_empty()).then_some(Setting::Table));
-        all.extend(configuration.rss.fields.iter().map(|(t, _)| Setting::Fields(*t)));
+        // With a key, the plan knows where flows are hashed to.
+        let hashed = configuration.rss.key.iter().flat_map(|_| nic.rss.iter());
+        let mut types: Vec<FlowType> =
+            hashed.flat_map(|rss| rss.types.iter().map(|t| t.flow_type)).collect();
+        types.extend(configuration.rss.fields.iter().map(|(t, _)| *t));
+        types.sort_unstable();
+        types.dedup();
+        all.extend(types.into_iter().map(Setting::Fields));
         all.extend(nic.off.iter().map(|flag| Setting::Flag(flag.clone())));
         let features = switches(&nic.settings(configuration)).into_keys();
         all.extend(features.map(Setting::Feature));

@@ -94,6 +94,12 @@ impl HashFields {
     const ADDRESSES: u64 = 1 << 4 | 1 << 5;
     const PORTS: u64 = 1 << 6 | 1 << 7;
 
+    /// In the words of models; nothing if these have none for it.
+    pub(crate) fn as_model(self) -> Option<RssFields> {
+        let all = [RssFields::FourTuple, RssFields::Addresses, RssFields::None];
+        all.into_iter().find(|fields| HashFields::from(*fields) == self)
+    }
+
     /// `sdfn`, as `ethtool` calls them.
     pub fn letters(self) -> String {
         let bits = "mvtsdfn".chars().enumerate();

@@ -12,7 +12,9 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use weever_graph::nic::{Exposure, FormsByType, QueueRange, RssModel, TableModel};
+use weever_graph::nic::{
+    Exposure, FlowType, FormsByType, QueueRange, RssFields, RssHash, RssModel, TableModel,
+};
 
 use crate::flow::{Conj, Kinds};
 pub use feature::{Feature, Setting, Side, Vouched};
@@ -28,6 +30,8 @@ pub struct Nic {
     pub tables: Vec<Table>,
     /// The spreading of packets that no table took, if it can spread.
     pub rss: Option<RssModel>,
+    /// The key of the hash that a device has, if it is known and hashes as the model says.
+    pub hash_key: Option<Vec<u8>>,
     /// The number of rules of all tables together that can be distinguished, if Linux numbers them.
     pub locations: Option<u32>,
     /// The queue for packets that no table took and no hash spreads.
@@ -91,6 +95,29 @@ impl Nic {
                 feature.model.starts_on = told.into_iter().all(|on| on);
             }
         }
+        self
+    }
+
+    /// The NIC with the hash of a device: of each flow type that the device tells, the hashed fields, and its key. Without
+    /// a key, or with fields that no plan can reckon with (`None` of a type), nobody knows where a hashed flow arrives.
+    #[must_use]
+    pub fn with_hash(
+        mut self,
+        fields: &[(FlowType, Option<RssFields>)],
+        key: Option<Vec<u8>>,
+    ) -> Nic {
+        let Some(rss) = &mut self.rss else { return self };
+        for (flow_type, now) in fields {
+            let types = rss.types.iter_mut().filter(|t| t.flow_type == *flow_type);
+            for (listed, now) in types.zip(*now) {
+                // The first choice is what the device has.
+                listed.choices.retain(|choice| *choice != now);
+                listed.choices.insert(0, now);
+            }
+        }
+        let RssHash::Toeplitz { key_len, .. } = rss.hash else { return self };
+        let is_known = fields.iter().all(|(_, now)| now.is_some());
+        self.hash_key = key.filter(|key| is_known && key.len() == key_len as usize);
         self
     }
 
