@@ -10,7 +10,10 @@ use crate::{Format, PlanToolError};
 /// The help of `--nic`, with the models that ship.
 static NIC_HELP: LazyLock<String> = LazyLock::new(|| {
     let models: Vec<&str> = weever_models::nics().collect();
-    format!("The NIC: the name of a model that ships ({}), a Unicorn file, or `auto` for the device --dev as it is now", models.join(", "))
+    format!(
+        "The NIC: the name of a model that ships ({}), a Unicorn file, or `auto` for the device --dev as it is now",
+        models.join(", ")
+    )
 });
 
 /// Plans which queue gets which flow, on any NIC that has a model.
