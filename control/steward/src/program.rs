@@ -17,8 +17,8 @@ use crate::target::{Applied, Arrivals, NoReceivers, Receivers, Target, TargetErr
 /// How often filters are planned anew at once because the program refuses some.
 const MAX_REPLANS: usize = 16;
 /// What is said of a program that somebody detached.
-const DETACHED: &str = "another program detached the program (`bpftool link detach`): nothing is sorted until the policy is \
-                        read again (SIGHUP)";
+const DETACHED: &str = "another program detached the program (`bpftool link detach`), or the device is gone: nothing is \
+                        sorted until the policy is read again (SIGHUP)";
 /// What happens in the driver to tags that the device keeps stripping.
 const LOSES_TAGS: &str = "the tags of frames are lost on their way to a CPU; where VLANs are in use, take `--mode generic`";
 /// More reasons of refused filters are not shown.

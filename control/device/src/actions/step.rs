@@ -293,12 +293,14 @@ impl Step {
 
 /// Switches a feature, and looks whether it is so now: a driver may leave it as it is without a word.
 fn switch(driver: &mut dyn Driver, name: &str, to: bool) -> Result<(), EthtoolError> {
-    driver.set_feature(name, to)?;
-    if driver.feature(name)? == Some(to) {
-        return Ok(());
+    match driver.set_feature(name, to) {
+        // A kernel without this request leaves it as it is, too.
+        Err(error) if error.is_unsupported() => {}
+        Err(error) => return Err(error),
+        Ok(()) if driver.feature(name)? == Some(to) => return Ok(()),
+        // The wish would come true later, when nobody remembers it.
+        Ok(()) => driver.set_feature(name, !to)?,
     }
-    // The wish would come true later, when nobody remembers it.
-    driver.set_feature(name, !to)?;
     Err(EthtoolError::Kept { device: driver.device().into(), name: name.into(), on: to })
 }
 

@@ -128,6 +128,11 @@ fn a_feature_that_stays_as_it_is_fails_and_what_went_before_is_taken_back() {
     device.fixed = vec!["b".into()];
     let before = device.features.clone();
     let mut record = Record::default();
+    let mut deaf = Simulated { has_no_netlink: true, ..device.clone() };
+    let features = [("a".to_owned(), false)].into();
+    let wanted = DesiredConfiguration { features, ..DesiredConfiguration::default() };
+    let error = bring(&mut deaf, &mut record, &wanted).unwrap_err();
+    assert!(error.to_string().contains("leaves the feature `a` on"), "{error}");
     let features = [("a".to_owned(), false), ("b".to_owned(), false)].into();
     let wanted = DesiredConfiguration { features, ..DesiredConfiguration::default() };
     let error = bring(&mut device, &mut record, &wanted).unwrap_err();

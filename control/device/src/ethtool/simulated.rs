@@ -62,6 +62,8 @@ pub struct Simulated {
     pub symmetric: bool,
     /// Whether features are on.
     pub features: BTreeMap<String, bool>,
+    /// Whether its kernel cannot be asked to switch features.
+    pub has_no_netlink: bool,
     /// The features that its driver keeps as they are.
     pub fixed: Vec<String>,
     /// The driver's private flags.
@@ -395,7 +397,7 @@ impl Driver for Simulated {
     fn set_feature(&mut self, name: &str, on: bool) -> Result<(), EthtoolError> {
         let what = "switch a feature";
         self.change(what)?;
-        self.require(what, self.features.contains_key(name))?;
+        self.require(what, self.features.contains_key(name) && !self.has_no_netlink)?;
         // As the kernel does, it takes the wish and may leave the feature as it is.
         if !self.fixed.iter().any(|fixed| fixed == name) {
             self.features.insert(name.into(), on);
