@@ -3,12 +3,14 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use weever_graph::Attr;
 use weever_graph::nic::{FlowType, Form};
 use weever_models::{NICS, nic};
 use weever_plan::nic::Nic;
 
 const START: &str =
     "<!-- made from the models: WEEVER_BLESS=1 cargo test -p weever-models --test guarantees -->\n";
+const KERNELS: &str = "<!-- kernels of the models: WEEVER_BLESS=1 cargo test -p weever-models --test guarantees -->\n";
 const END: &str = "<!-- end -->\n";
 
 /// The NIC as plans see it, unless it has no rules then.
@@ -68,15 +70,34 @@ fn table() -> String {
     text
 }
 
+/// The kernel whose driver was read, or on which the model is held against the driver.
+fn kernels() -> String {
+    let mut text =
+        String::from("| model | kernel that its facts were compared with |\n|---|---|\n");
+    for (name, _) in NICS {
+        let graph = nic(name).unwrap();
+        let source = graph.iter().map(|(_, node)| node).find(|n| n.has(&Attr::Source));
+        let kernel = source.and_then(|node| node.param("kernel"));
+        writeln!(text, "| `{name}` | {} |", kernel.unwrap_or("not recorded")).unwrap();
+    }
+    text
+}
+
 #[test]
 fn the_documented_table_is_the_one_that_the_models_make() {
+    hold(START, &table());
+    hold(KERNELS, &kernels());
+}
+
+/// The text of the page from `start` to the next end is `made`.
+fn hold(start: &str, made: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/plan.md");
     let page = std::fs::read_to_string(&path).unwrap();
-    let (before, rest) = page.split_once(START).expect("the page has the table's first line");
+    let (before, rest) = page.split_once(start).expect("the page has the table's first line");
     let (present, after) = rest.split_once(END).expect("the page has the table's last line");
     if std::env::var_os("WEEVER_BLESS").is_some() {
-        std::fs::write(&path, [before, START, &table(), END, after].concat()).unwrap();
+        std::fs::write(&path, [before, start, made, END, after].concat()).unwrap();
         return;
     }
-    assert_eq!(present, table(), "WEEVER_BLESS=1 makes the table anew");
+    assert_eq!(present, made, "WEEVER_BLESS=1 makes the table anew");
 }

@@ -29,8 +29,8 @@ fn every_model_is_a_pipeline_and_says_where_it_comes_from() {
         assert!(linux(name).queues.count() <= silicon(name).queues.count(), "{name}");
         assert!(model.source.contains("// Sources: "), "{name}");
         // The program that weever generates and the kernel's interface are no hardware.
-        let verified =
-            ["tap", "xdp"].contains(name) || model.source.contains("// Not verified on hardware.");
+        let verified = ["tap", "veth", "xdp"].contains(name)
+            || model.source.contains("// Not verified on hardware.");
         assert!(verified, "{name}");
     }
     assert!(nics().count() >= 10);

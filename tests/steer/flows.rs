@@ -252,6 +252,51 @@ fn two_on_one_device_keep_out_of_each_other_and_a_killed_one_is_no_hindrance() {
     Steering::start(&net, &args).end_by(Signal::SIGTERM);
 }
 
+/// Whether the device strips tags, and whether weever switched that.
+fn strips(net: &Fixture) -> (bool, bool) {
+    let (code, text) = output(net, &["--dev", "right0", "--show", "--json"]);
+    assert_eq!(code, Some(0), "{text}");
+    let state: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let name = "rx-vlan-hw-parse";
+    (state["features"][name].as_bool().unwrap(), state["switched"][name].is_boolean())
+}
+
+#[test]
+fn tags_stay_in_frames_while_filters_test_them_or_cpus_get_frames_from_the_driver() {
+    require_net_admin!();
+    let (net, files) = (net(), Files::new());
+    let tagged = files.write("tagged", "vlan 7 and udp dst port 53 core=1\n");
+    let plain = files.write("plain", "udp dst port 53 core=1\n");
+    let near = files.write("near", "[locality]\ncores = [0, 1]\n");
+    let device = ["--dev", "right0", "--policy", &near, "--queues", "2"];
+    let off = "ethtool -K right0 rx-vlan-hw-parse off";
+    for (flows, mode, switches) in [
+        (&tagged, "generic", true),
+        (&plain, "generic", false),
+        (&plain, "native", true),
+        (&tagged, "auto", true),
+    ] {
+        let args = [&device[..], &["--flows", flows, "--mode", mode]].concat();
+        let (code, text) = output(&net, &args);
+        assert!(code == Some(0) && text.contains(off) == switches, "{mode}: {text}");
+        assert_eq!(strips(&net), (true, false), "a preview changes nothing");
+        let steering = Steering::start(&net, &[&args[..], &["--apply"]].concat());
+        assert_eq!(steering.told.iter().any(|line| line == off), switches, "{:?}", steering.told);
+        assert_eq!(strips(&net), (!switches, switches), "{flows} {mode}");
+        assert!(steering.end().contains("the program is gone"));
+        assert_eq!(strips(&net), (true, false), "it is given back");
+    }
+    // A process that is killed leaves it switched, and the next one gives it back.
+    let args = [&device[..], &["--flows", &tagged, "--apply"]].concat();
+    let mut killed = Steering::start(&net, &args);
+    killed.child.kill().unwrap();
+    killed.child.wait().unwrap();
+    assert_eq!(strips(&net), (false, true));
+    let (code, text) = output(&net, &["--dev", "right0", "--undo"]);
+    assert!(code == Some(0) && text.contains("rx-vlan-hw-parse on"), "{text}");
+    assert_eq!(strips(&net), (true, false));
+}
+
 #[test]
 fn unfinished_checksums_of_this_machine_survive_unless_the_driver_is_insisted_on() {
     require_net_admin!();

@@ -125,6 +125,9 @@ fn contenders() -> Result<Vec<Contender>, BenchError> {
     Ok(all)
 }
 
+/// Bytes of a full frame.
+pub(crate) const LARGE: usize = 1514;
+
 /// The host's graph with a counter in front of IPv4 and a capture in front of UDP, whose filter matches nothing.
 fn split() -> Result<Graph, BenchError> {
     let graph = host(&HostConfig::serving(Service::Discard, PORT));
@@ -150,6 +153,11 @@ fn split() -> Result<Graph, BenchError> {
     Ok(graph)
 }
 
+/// The host's graph with a socket that takes datagrams.
+fn whole() -> Result<Graph, BenchError> {
+    host(&HostConfig::serving(Service::Discard, PORT)).map_err(BenchError::of("host graph"))
+}
+
 /// The part of the host's graph for a worker whose queue gets nothing but UDP to [`PORT`].
 fn simplified() -> Result<Graph, BenchError> {
     let failed = |why: &dyn std::fmt::Display| BenchError::of("host graph")(why.to_string());
@@ -165,7 +173,7 @@ fn simplified() -> Result<Graph, BenchError> {
 
 impl Contender {
     pub(crate) fn link(batch: usize) -> Result<Contender, BenchError> {
-        let (mut link, pool) = replay(replayed_frame()?)?;
+        let (mut link, pool) = replay(ReplayConfig::new(vec![replayed_frame()?]))?;
         let work = Work::Link(pool.cache());
         Contender::new(format!("link alone, batch {batch}"), batch, &mut link, work)
     }
@@ -184,11 +192,16 @@ impl Contender {
     /// The host's graph, which gets datagrams without a checksum.
     pub(crate) fn unsummed(batch: usize) -> Result<Contender, BenchError> {
         let name = format!("host graph without checksums, batch {batch}");
-        let graph = host(&HostConfig::serving(Service::Discard, PORT));
         let mut frame = replayed_frame()?;
         frame[UDP_CHECKSUM].fill(0);
-        let graph = graph.map_err(BenchError::of("host graph"))?;
-        Contender::replaying(frame, name, graph, HOST_SOURCE, batch)
+        Contender::replaying(frame, name, whole()?, HOST_SOURCE, batch)
+    }
+
+    /// The host's graph for datagrams of a full frame, by a link that vouches for their checksums or does not.
+    pub(crate) fn large(verified: bool, batch: usize) -> Result<Contender, BenchError> {
+        let name = format!("large datagrams, vouched for {verified}, batch {batch}");
+        let config = ReplayConfig { verified, ..ReplayConfig::new(vec![frame_of(LARGE)?]) };
+        Contender::over(config, name, whole()?, HOST_SOURCE, batch)
     }
 
     /// The part of the host's graph for a queue that gets UDP to one port.
@@ -219,7 +232,18 @@ impl Contender {
         source: &'static str,
         batch: usize,
     ) -> Result<Contender, BenchError> {
-        let (mut link, pool) = replay(frame)?;
+        Contender::over(ReplayConfig::new(vec![frame]), name, graph, source, batch)
+    }
+
+    /// The same with another link.
+    fn over(
+        config: ReplayConfig,
+        name: String,
+        graph: Graph,
+        source: &'static str,
+        batch: usize,
+    ) -> Result<Contender, BenchError> {
+        let (mut link, pool) = replay(config)?;
         let leg = Leg {
             link: link.info().clone(),
             queues: Vec::new(),
@@ -285,15 +309,19 @@ impl Contender {
 
 /// A datagram to the service.
 fn replayed_frame() -> Result<Vec<u8>, BenchError> {
-    let host = MacAddr(ReplayConfig::new(Vec::new()).info.mac);
-    let ends = (MacAddr(PEER_MAC), PEER, host, HOST);
-    udp_frame(ends, PORT, 60).map_err(BenchError::of("frame"))
+    frame_of(60)
 }
 
-fn replay(frame: Vec<u8>) -> Result<(ReplayLink, Pool), BenchError> {
+fn frame_of(len: usize) -> Result<Vec<u8>, BenchError> {
+    let host = MacAddr(ReplayConfig::new(Vec::new()).info.mac);
+    let ends = (MacAddr(PEER_MAC), PEER, host, HOST);
+    udp_frame(ends, PORT, len).map_err(BenchError::of("frame"))
+}
+
+fn replay(link: ReplayConfig) -> Result<(ReplayLink, Pool), BenchError> {
     let config = PoolConfig { frames: 1024, ..PoolConfig::default() };
     let pool = Pool::new(config).map_err(BenchError::of("pool"))?;
-    Ok((ReplayLink::new(ReplayConfig::new(vec![frame])), pool))
+    Ok((ReplayLink::new(link), pool))
 }
 
 #[cfg(test)]
@@ -307,6 +335,23 @@ mod tests {
         assert!(report.ratios["graph_ns"] > 0.0 && report.ratios["simplified_ns"] > 0.0);
         assert!(report.ratios["batch1_vs_batch64"] > 0.0);
         assert!(report.ratios["generic_vs_shortcut"] > 0.0);
+    }
+
+    #[test]
+    fn large_datagrams_reach_the_socket_and_wrong_ones_only_where_they_are_vouched_for() {
+        for (verified, spoilt) in [(false, false), (true, false), (false, true), (true, true)] {
+            let mut frame = frame_of(LARGE).unwrap();
+            frame[LARGE - 1] ^= u8::from(spoilt);
+            let config = ReplayConfig { verified, ..ReplayConfig::new(vec![frame]) };
+            let mut contender =
+                Contender::over(config, "large".into(), whole().unwrap(), HOST_SOURCE, 64).unwrap();
+            contender.turn(&mut Burst::new(), 0).unwrap();
+            let Work::Engine(worker, _) = &mut contender.work else { unreachable!("made above") };
+            let readings = worker.engine().counters().describe();
+            let mut served = readings.iter().filter(|r| r.node.contains("Discard"));
+            let reaches = served.any(|r| r.value == 64);
+            assert_eq!(reaches, verified || !spoilt, "{verified} {spoilt}: {readings:?}");
+        }
     }
 
     #[test]

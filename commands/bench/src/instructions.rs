@@ -16,7 +16,7 @@ use weever_plan::policy::{Balance, Measure};
 use weever_plan::search::{Options, Search};
 
 use crate::app::{Datagrams, Exchange};
-use crate::in_memory::Contender;
+use crate::in_memory::{Contender, LARGE};
 use crate::search::{flows, xdp};
 use crate::tcp::{Conversation, Smoltcp, Weever};
 use crate::{BenchError, forward, live, overload};
@@ -50,7 +50,7 @@ struct Scenario {
     prepare: fn() -> Result<Work, BenchError>,
 }
 
-const SCENARIOS: [Scenario; 20] = [
+const SCENARIOS: [Scenario; 24] = [
     Scenario { name: "receive-1", unit: "packet", prepare: || packets(Service::Discard, 1) },
     Scenario { name: "receive-64", unit: "packet", prepare: || packets(Service::Discard, 64) },
     Scenario {
@@ -68,6 +68,20 @@ const SCENARIOS: [Scenario; 20] = [
         name: "unsummed-64",
         unit: "packet",
         prepare: || through(Contender::unsummed(64)?, 64),
+    },
+    // Full frames, whose checksums the stack checks, or a link vouches for.
+    Scenario { name: "large-64", unit: "packet", prepare: || large(false) },
+    Scenario { name: "vouched-64", unit: "packet", prepare: || large(true) },
+    // And answers of that size, which the stack sums, or leaves to a link that does.
+    Scenario {
+        name: "library-large-64",
+        unit: REQUEST,
+        prepare: || requests(Datagrams::of(LARGE, false)?, 64),
+    },
+    Scenario {
+        name: "library-left-64",
+        unit: REQUEST,
+        prepare: || requests(Datagrams::of(LARGE, true)?, 64),
     },
     Scenario { name: "echo-1", unit: "packet", prepare: || packets(Service::Echo, 1) },
     Scenario { name: "echo-64", unit: "packet", prepare: || packets(Service::Echo, 64) },
@@ -146,6 +160,11 @@ fn requests(mut exchange: impl Exchange + 'static, batch: usize) -> Result<Work,
 /// Packets to a socket of the host's graph, and back if the service answers.
 fn packets(service: Service, batch: usize) -> Result<Work, BenchError> {
     through(Contender::serving(String::new(), service, batch)?, batch)
+}
+
+/// Datagrams of full frames to a socket of the host's graph.
+fn large(verified: bool) -> Result<Work, BenchError> {
+    through(Contender::large(verified, 64)?, 64)
 }
 
 /// Packets through a graph in batches.

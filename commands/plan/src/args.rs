@@ -10,7 +10,10 @@ use crate::{Format, PlanToolError};
 /// The help of `--nic`, with the models that ship.
 static NIC_HELP: LazyLock<String> = LazyLock::new(|| {
     let models: Vec<&str> = weever_models::nics().collect();
-    format!("The NIC: the name of a model that ships ({}), or a Unicorn file", models.join(", "))
+    format!(
+        "The NIC: the name of a model that ships ({}), a Unicorn file, or `auto` for the device --dev as it is now",
+        models.join(", ")
+    )
 });
 
 /// Plans which queue gets which flow, on any NIC that has a model.
@@ -18,7 +21,7 @@ static NIC_HELP: LazyLock<String> = LazyLock::new(|| {
 /// Exits with 1 if the policy cannot be satisfied, and with 2 if a file is wrong.
 #[derive(Args, Clone, Debug)]
 pub struct PlanArgs {
-    /// The NIC: a model that ships, or a Unicorn file.
+    /// The NIC: a model that ships, a Unicorn file, or `auto` for the device `--dev` as it is now.
     #[arg(long, value_name = "MODEL|FILE", help = NIC_HELP.as_str())]
     pub nic: String,
     /// Use this many of its queues; by default all.
@@ -49,7 +52,7 @@ pub struct PlanArgs {
     /// Show the host's graph behind this queue instead of the plan (formats `svg` and `text`).
     #[arg(long, value_name = "QUEUE")]
     pub graph: Option<u32>,
-    /// The device in the `ethtool` commands.
+    /// The device in the `ethtool` commands, and that of `--nic auto`.
     #[arg(long, value_name = "NAME", default_value = "eth0")]
     pub dev: String,
     /// The key of the NIC's hash, in hexadecimal; with it the plan knows where the hash sends a flow.

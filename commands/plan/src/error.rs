@@ -17,6 +17,9 @@ fn either(formats: &[Format; 2]) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanToolError {
+    /// The device of `--nic auto` cannot be read.
+    #[error(transparent)]
+    Device(#[from] weever_device::ethtool::EthtoolError),
     /// The format cannot show the requested part.
     #[error("`--format {format}` has no room for what `{option}` asks for; use {}", either(.formats))]
     Misfit {

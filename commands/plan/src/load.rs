@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use weever_device::ethtool::{Driver, KernelDriver};
+use weever_device::{as_found, model_of};
 use weever_graph::Graph;
 use weever_plan::nic::Nic;
 use weever_policy::flows::{self, FlowList};
@@ -25,9 +27,22 @@ pub struct Model {
     pub silicon: Option<Nic>,
 }
 
-/// The model that the command line names, with the queues that it asks for.
+/// The model that the command line names, with the queues that it asks for; `auto` is that of the device, with what the
+/// device has now.
 pub(crate) fn model(args: &PlanArgs) -> Result<Model, PlanToolError> {
-    model_as(&args.nic, args.queues, args.linux, args.silicon)
+    if args.nic != "auto" {
+        return model_as(&args.nic, args.queues, args.linux, args.silicon);
+    }
+    let mut driver = KernelDriver::open(&args.dev)?;
+    let name = model_of(&mut driver, weever_models::nic_of_driver)?;
+    let queues = match (args.queues, name) {
+        (None, "xdp") => None,
+        (None, _) => Some(driver.channels()?.receiving().max(1)),
+        (queues, _) => queues,
+    };
+    let model = model_as(name, queues, args.linux, args.silicon)?;
+    let nic = as_found(&mut driver, model.nic)?;
+    Ok(Model { nic, ..model })
 }
 
 /// A model by its name or file, with this number of queues: the filters that Linux exposes of it, unless there are none.

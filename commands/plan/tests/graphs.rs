@@ -88,7 +88,7 @@ fn what_a_device_does_on_every_frame_is_not_in_the_graphs() {
                 holds of all that is received: not(frame.len in 0-55)\n\
                 of packets that it says so of: pred('tcp.checksum',right), pred('udp.checksum',right)\n\
                 filled in when sent: pred('tcp.checksum',right), pred('udp.checksum',right)\n\
-                features that have to be on: rx-checksum, tx-checksum-ip-generic\n";
+                features that have to be on: rx-checksum\n";
     assert!(text.contains(work), "{text}");
     let json = make(&args("ena", Format::Json)).unwrap().text;
     let plan: serde_json::Value = serde_json::from_str(&json).unwrap();

@@ -10,7 +10,6 @@ use weever_device::nic::NicSteering;
 use weever_device::state::DeviceState;
 use weever_device::xdp::{FlowCounter, XdpSteering};
 use weever_device::{as_found, hands_over_partial_checksums};
-use weever_plan::nic::Nic;
 use weever_plan::search::Options;
 use weever_plan::watch;
 use weever_policy::Problems;
@@ -59,22 +58,11 @@ pub(crate) fn plan(
     let flows = list.flows.into_iter().map(|flow| (Origin::File, flow));
     let (mut planned, problems) = InitialPlan::new(policy, flows, nic, options, None);
     note(&mut notes, "class of the packets used instead", &problems);
-    let made = planned.search().plan();
-    let nic = planned.search().nic();
-    notes.extend(made.notes(nic, &stripping(&args.dev, nic)));
     let complaints = planned.complaints();
     match complaints.is_empty() {
         true => Ok((planned, notes)),
         false => Err(SteerError::Unsatisfied(complaints.join("\n  "))),
     }
-}
-
-/// The features that strip tags on a device: those that are on, and all if it does not tell.
-fn stripping(device: &str, nic: &Nic) -> Vec<String> {
-    let Ok(mut driver) = KernelDriver::open(device) else { return nic.strips() };
-    let mut strips = nic.strips();
-    strips.retain(|name| !matches!(driver.feature(name), Ok(Some(false) | None)));
-    strips
 }
 
 /// Plans around the rules that others have on a NIC, and returns a note on them.
@@ -166,7 +154,9 @@ pub(crate) fn program(
         mode: args.mode.into(),
         partial_checksums: hands_over_partial_checksums(driver),
     };
-    Ok(Box::new(ProgramTarget::to_attach(steering, attachment)))
+    let device = NicSteering::new(Box::new(KernelDriver::open(&args.dev)?), state_file(ifindex)?)?;
+    let target = ProgramTarget::to_attach(steering, attachment);
+    Ok(Box::new(target.with_features_of(SharedNicSteering::new(device))))
 }
 
 /// The filters of a NIC, with those that an earlier process left on it.

@@ -25,6 +25,7 @@ pub mod xdp;
 use std::ffi::{CStr, CString};
 
 use ethtool::{Driver, EthtoolError};
+use weever_graph::nic::RssHash;
 use weever_plan::nic::Nic;
 
 /// The number of an interface of the calling thread's network namespace; nothing if there is none
@@ -69,10 +70,10 @@ pub fn model_of<'m>(
     }
 }
 
-/// A model's NIC with the sizes that this device has ([`Nic::as_found`]).
+/// A model's NIC with the sizes that this device has, and the features that are on ([`Nic::as_found`]).
 ///
 /// # Errors
-/// [`EthtoolError::Gone`]. A size that the driver does not tell is the model's.
+/// [`EthtoolError::Gone`]. What the driver does not tell is the model's.
 pub fn as_found(driver: &mut dyn Driver, nic: Nic) -> Result<Nic, EthtoolError> {
     let told = |size: Result<Option<usize>, EthtoolError>| match size {
         Err(error) if error.is_gone() => Err(error),
@@ -80,7 +81,43 @@ pub fn as_found(driver: &mut dyn Driver, nic: Nic) -> Result<Nic, EthtoolError> 
     };
     let entries = told(driver.spreading(0).map(|spreading| Some(spreading.table.len())))?;
     let locations = told(driver.table().map(|table| table.locations.map(|n| n as usize)))?;
-    Ok(nic.as_found(entries, locations))
+    let nic = with_hash(driver, nic)?;
+    let mut on = std::collections::BTreeMap::new();
+    for name in nic.features.iter().flat_map(|feature| &feature.model.ethtool) {
+        match driver.feature(name) {
+            Err(error) if error.is_gone() => return Err(error),
+            Err(_) => {}
+            // A driver without the feature does no such work.
+            Ok(state) => drop(on.insert(name.clone(), state == Some(true))),
+        }
+    }
+    Ok(nic.as_found(entries, locations).with_features(&on))
+}
+
+/// The NIC with the hash that the device has. Its key counts only where function and symmetry are the model's.
+fn with_hash(driver: &mut dyn Driver, nic: Nic) -> Result<Nic, EthtoolError> {
+    let Some(rss) = &nic.rss else { return Ok(nic) };
+    let known = |error: EthtoolError| if error.is_gone() { Err(error) } else { Ok(()) };
+    let mut fields = Vec::new();
+    for listed in &rss.types {
+        match driver.hash_fields(listed.flow_type) {
+            Ok(now) => fields.push((listed.flow_type, now.as_model())),
+            Err(error) => known(error)?,
+        }
+    }
+    let is_as_modelled = match (driver.hashing(), rss.hash) {
+        // Kernels before 6.8 do not tell whether it is symmetric, and say that it is not.
+        (Ok(now), RssHash::Toeplitz { symmetric, .. }) => {
+            now.function == "toeplitz" && now.symmetric == symmetric
+        }
+        (Err(error), _) => known(error).map(|()| false)?,
+        _ => false,
+    };
+    let key = match driver.spreading(0) {
+        Ok(spreading) => Some(spreading.key).filter(|_| is_as_modelled),
+        Err(error) => known(error).map(|()| None)?,
+    };
+    Ok(nic.with_hash(&fields, key))
 }
 
 /// Whether frames of this machine's own kernels come over the device with unfinished checksums, which
@@ -93,7 +130,8 @@ pub fn hands_over_partial_checksums(driver: &mut dyn Driver) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ethtool::Simulated;
+    use crate::ethtool::{HashFields, Simulated};
+    use weever_graph::nic::{FlowType, RssFields};
 
     #[test]
     fn a_driver_that_is_known_has_a_model_if_it_takes_rules() {
@@ -112,12 +150,42 @@ mod tests {
     }
 
     #[test]
+    fn plans_have_the_hash_of_the_device() {
+        let of = |name: &str| Nic::linux_of(&weever_models::nic(name).unwrap()).unwrap();
+        let mut device = Simulated::new("sim0", 4, 16);
+        let key = |device: &mut Simulated, name: &str| as_found(device, of(name)).unwrap().hash_key;
+        assert_eq!(key(&mut device, "virtio_net"), Some(vec![7; 40]));
+        assert_eq!(key(&mut device, "connectx5"), None, "the model's hash is symmetric");
+        assert_eq!(key(&mut device, "x710"), None, "the model's key is longer");
+        device.symmetric = true;
+        assert_eq!(key(&mut device, "virtio_net"), None);
+        assert_eq!(key(&mut device, "connectx5"), Some(vec![7; 40]));
+        device.symmetric = false;
+        // The addresses alone are hashed of TCP, where the model begins with the ports.
+        let fields = |nic: &Nic| nic.rss.as_ref().unwrap().default_fields(FlowType::Tcp4);
+        assert_eq!(fields(&of("virtio_net")), RssFields::FourTuple);
+        let found = as_found(&mut device, of("virtio_net")).unwrap();
+        assert_eq!(fields(&found), RssFields::Addresses);
+        // Fields that no plan can reckon with.
+        device.set_hash_fields(FlowType::Udp6, HashFields(1 << 4)).unwrap();
+        assert_eq!(key(&mut device, "virtio_net"), None);
+        device.spreading.clear();
+        assert_eq!(key(&mut device, "virtio_net"), None);
+    }
+
+    #[test]
     fn plans_have_the_sizes_of_the_device() {
         let model = weever_plan::nic::Nic::linux_of(&weever_models::nic("x710").unwrap()).unwrap();
         let sizes = |nic: &Nic| (nic.rss.as_ref().unwrap().entries, nic.locations);
         let mut device = Simulated::new("sim0", 4, 16);
         let found = as_found(&mut device, model.clone()).unwrap();
         assert_eq!((sizes(&model).0, sizes(&found)), (512, (128, Some(16))));
+        let vouches = |nic: &Nic| !nic.vouched(&[]).each.is_empty();
+        assert!(vouches(&model) && !vouches(&found), "it has no such feature");
+        for on in [true, false] {
+            device.features.insert("rx-checksum".into(), on);
+            assert_eq!(vouches(&as_found(&mut device, model.clone()).unwrap()), on);
+        }
         device.size = 1 << 20;
         device.spreading.clear();
         let found = as_found(&mut device, model.clone()).unwrap();

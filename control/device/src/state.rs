@@ -54,6 +54,8 @@ pub struct DeviceState {
     pub contexts: BTreeMap<u32, Vec<u32>>,
     /// Whether features and private flags are on, by their names.
     pub features: BTreeMap<String, bool>,
+    /// The features and private flags that weever switched, with what they were before.
+    pub switched: BTreeMap<String, bool>,
     /// Whether the kernel makes rules of its own for sockets (aRFS).
     pub steers_sockets: bool,
     /// How many rules fit, if the driver says so.
@@ -114,6 +116,7 @@ impl DeviceState {
         state.numa_node = numa_node(&state.bus);
         state.read_hash(driver)?;
         state.read_features(driver, nic)?;
+        state.switched = record.switched();
         state.read_rules(driver, record)?;
         Ok(state)
     }
@@ -140,8 +143,9 @@ impl DeviceState {
         driver: &mut dyn Driver,
         nic: Option<&Nic>,
     ) -> Result<(), EthtoolError> {
-        let strips = nic.map(Nic::strips).unwrap_or_default();
-        for name in FEATURES.into_iter().chain(strips.iter().map(String::as_str)) {
+        let of_model =
+            nic.iter().flat_map(|nic| nic.features.iter().flat_map(|f| &f.model.ethtool));
+        for name in FEATURES.into_iter().chain(of_model.map(String::as_str)) {
             if let Some(Some(on)) = known(driver.feature(name))? {
                 self.features.insert(name.into(), on);
             }
@@ -189,7 +193,8 @@ impl DeviceState {
         }
         self.hash_lines(&mut say);
         for (name, on) in &self.features {
-            say(format!("{name}: {}", if *on { "on" } else { "off" }));
+            let ours = if self.switched.contains_key(name) { " (switched by weever)" } else { "" };
+            say(format!("{name}: {}{ours}", if *on { "on" } else { "off" }));
         }
         if self.steers_sockets {
             say("aRFS: on (net.core.rps_sock_flow_entries): with ntuple on, the kernel makes rules of its own".into());

@@ -4,6 +4,7 @@ use weever_device::actions::{ConfigurationSteps, DesiredConfiguration, Record, u
 use weever_device::ethtool::{Action, Announced, Driver, EthtoolError, KernelDriver, Match};
 use weever_device::{ifindex, name_of};
 use weever_graph::nic::FlowType;
+use weever_plan::nic::Nic;
 use weever_testbed::{Fixture, Namespace, require_net_admin};
 
 fn inside<T: Send>(net: &Fixture, work: impl FnOnce(&mut KernelDriver) -> T + Send) -> T {
@@ -69,6 +70,78 @@ fn queues_are_brought_to_a_plan_and_back() {
         let back = undo(driver, &mut record).unwrap();
         assert!(back.apply_all(driver, &mut record).is_empty() && record.is_empty());
         assert_eq!(driver.channels().unwrap(), found);
+    });
+}
+
+#[test]
+fn features_are_switched_and_given_back() {
+    require_net_admin!();
+    let net = Fixture::pair(2).unwrap();
+    inside(&net, |driver| {
+        let names =
+            ["tx-checksum-ip-generic", "rx-gro", "tx-vlan-hw-insert", "tx-tcp-segmentation"];
+        let mut state = || names.map(|name| driver.feature(name).unwrap().unwrap());
+        let found = state();
+        let features = names.iter().zip(found).take(3).map(|(n, on)| ((*n).to_owned(), !on));
+        let desired = DesiredConfiguration {
+            features: features.collect(),
+            ..DesiredConfiguration::default()
+        };
+        let mut record = Record::default();
+        let actions = ConfigurationSteps::between(driver, &mut record, &desired).unwrap();
+        assert_eq!(actions.steps.len(), 3, "{actions:?}");
+        actions.apply(driver, &mut record).unwrap();
+        for (name, was) in names.iter().zip(found).take(3) {
+            assert_eq!(driver.feature(name).unwrap(), Some(!was), "{name}");
+        }
+        // What needs checksums went with them, and comes back with them.
+        assert_eq!(driver.feature(names[3]).unwrap(), Some(false));
+        let back = undo(driver, &mut record).unwrap();
+        assert!(back.apply_all(driver, &mut record).is_empty() && record.is_empty());
+        assert_eq!(names.map(|name| driver.feature(name).unwrap().unwrap()), found);
+    });
+}
+
+/// The model says what a new veth has: each feature exists, and is on or off as it says.
+#[test]
+fn the_model_has_the_features_of_the_device() {
+    require_net_admin!();
+    let net = Fixture::pair(2).unwrap();
+    let model = Nic::of(&weever_models::nic("veth").unwrap()).unwrap();
+    inside(&net, |driver| {
+        for feature in &model.features {
+            for name in &feature.model.ethtool {
+                assert_eq!(driver.feature(name).unwrap(), Some(feature.model.starts_on), "{name}");
+            }
+        }
+        // Segments are cut only where they are summed.
+        driver.set_feature("tx-checksum-ip-generic", false).unwrap();
+        let found = weever_device::as_found(driver, model.clone()).unwrap();
+        assert!(found.vouched(&[]).filled.is_empty());
+        let cuts = found.features.iter().find(|feature| feature.name == "TxSegmentation").unwrap();
+        assert!(!cuts.model.starts_on && !model.vouched(&[]).filled.is_empty());
+    });
+}
+
+#[test]
+fn features_that_a_driver_keeps_are_refused() {
+    require_net_admin!();
+    let net = Fixture::pair(2).unwrap();
+    inside(&net, |driver| {
+        // The driver has neither (`veth_setup`, `hw_features`).
+        for (name, on) in [("rx-all", true), ("loopback", true)] {
+            let found = driver.feature(name).unwrap();
+            let features = [(name.to_owned(), on)].into();
+            let desired = DesiredConfiguration { features, ..DesiredConfiguration::default() };
+            let mut record = Record::default();
+            let actions = ConfigurationSteps::between(driver, &mut record, &desired).unwrap();
+            let error = actions.apply(driver, &mut record).unwrap_err();
+            assert!(error.rollback.is_empty(), "{error}");
+            assert!(record.is_empty());
+            assert_eq!(driver.feature(name).unwrap(), found);
+        }
+        assert_eq!(driver.feature("no-such-feature").unwrap(), None);
+        assert!(driver.set_feature("no-such-feature", true).is_err());
     });
 }
 

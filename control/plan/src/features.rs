@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use weever_graph::nic::Work;
-use weever_graph::{Attr, Field, Graph, Predicate};
+use weever_graph::{Attr, Effects, Field, Graph, Node, Predicate};
 
-use crate::config::Configuration;
-use crate::nic::{Feature, Nic, Setting, Vouched};
+use crate::config::{Configuration, Rule};
+use crate::nic::{Feature, Nic, Setting, Side, Vouched};
 
 impl Nic {
     /// The features that have to be on or off for the rules of a configuration to match what they test.
@@ -20,6 +20,20 @@ impl Nic {
         self.features.iter().filter(hides).filter_map(off).collect()
     }
 
+    /// Whether a rule of a table tests a field that the feature called `name` takes out of frames before.
+    pub fn hides(&self, name: &str, table: usize, rule: &Rule) -> bool {
+        let tests = |field: &Field| {
+            let keys = self.tables[table].model.matches.iter().zip(&rule.keys);
+            keys.filter(|(_, key)| key.mask != 0).any(|(m, _)| m.field == *field)
+        };
+        let mut features = self.features.iter().filter(|f| f.behind <= table);
+        features.any(|feature| {
+            let mut work = feature.model.work.iter();
+            feature.model.ethtool.iter().any(|n| n == name)
+                && work.any(|w| matches!(w, Work::Takes(field) if tests(field)))
+        })
+    }
+
     /// The names by which Linux switches what takes fields, such as tags, out of frames before software sees them.
     pub fn strips(&self) -> Vec<String> {
         let takes = |feature: &&Feature| {
@@ -30,13 +44,18 @@ impl Nic {
 
     /// The features that have to be on for the device to do what nodes of a host's graph would do otherwise.
     pub fn used(&self, lpg: &Graph) -> Vec<Setting> {
-        let nodes = || lpg.iter().filter(|(_, node)| node.has(&Attr::Offload));
-        let has = |predicate: &Predicate| {
-            nodes().any(|(_, node)| node.ports.iter().any(|port| port.predicate == *predicate))
+        // Nodes that make a predicate true are the send side's, nodes that find out whether it is the other's.
+        let fills = |node: &Node| node.effects.is_some_and(|e| e.contains(Effects::WRITES));
+        let has = |side: Side, predicate: &Predicate| {
+            let mut nodes = lpg.iter().map(|(_, node)| node).filter(|n| n.has(&Attr::Offload));
+            nodes.any(|node| {
+                fills(node) == (side == Side::Send)
+                    && node.ports.iter().any(|port| port.predicate == *predicate)
+            })
         };
         let is_used = |feature: &&Feature| {
             let mut said = feature.model.work.iter().flat_map(stated);
-            said.any(|predicate| has(&predicate))
+            said.any(|predicate| has(feature.side, &predicate))
         };
         self.features.iter().filter(is_used).filter_map(|f| f.setting(true)).collect()
     }

@@ -24,6 +24,7 @@ pub(crate) fn nic(queues: u32, tables: Vec<TableModel>) -> Nic {
         queues: all,
         tables,
         rss: None,
+        hash_key: None,
         locations: None,
         default_queue: 0,
         off,

@@ -44,7 +44,7 @@ impl Attachment {
 
     /// A program in the driver makes the kernel forget that a frame's checksum is unfinished; behind
     /// it, the kernel still has this information when the frame arrives at its CPU.
-    fn attach_mode(&self) -> Option<AttachMode> {
+    pub(crate) fn attach_mode(&self) -> Option<AttachMode> {
         match self.mode {
             ProgramMode::Auto if self.partial_checksums => Some(AttachMode::Generic),
             ProgramMode::Auto => None,

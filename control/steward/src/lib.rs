@@ -30,6 +30,7 @@
 
 mod applications;
 mod attach;
+mod features;
 mod nic;
 mod plan;
 mod program;

@@ -2,17 +2,25 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use weever_device::xdp::{ProgramReport, XdpSteering};
+use weever_device::actions::switches;
+use weever_device::xdp::{AttachMode, ProgramReport, XdpSteering};
 use weever_plan::config::{Configuration, Rss, Rule, Target as To};
 use weever_plan::nic::Nic;
-use weever_plan::search::{DeviceChange, RuleId, Search};
+use weever_plan::search::{DeviceChange, Refused, RuleId, Search};
 use weever_plan::watch::FiveTuple;
 
 use crate::attach::Attachment;
+use crate::features::Features;
+use crate::nic::SharedNicSteering;
 use crate::target::{Applied, Arrivals, NoReceivers, Receivers, Target, TargetError};
 
 /// How often filters are planned anew at once because the program refuses some.
 const MAX_REPLANS: usize = 16;
+/// What is said of a program that somebody detached.
+const DETACHED: &str = "another program detached the program (`bpftool link detach`), or the device is gone: nothing is \
+                        sorted until the policy is read again (SIGHUP)";
+/// What happens in the driver to tags that the device keeps stripping.
+const LOSES_TAGS: &str = "the tags of frames are lost on their way to a CPU; where VLANs are in use, take `--mode generic`";
 /// More reasons of refused filters are not shown.
 const MAX_REASONS: usize = 10;
 
@@ -22,6 +30,12 @@ pub struct ProgramTarget {
     /// Gone once [finished](Target::finish).
     steering: Option<XdpSteering>,
     attachment: Option<Attachment>,
+    /// Those of the device, if it is known.
+    features: Option<Features>,
+    /// Whether somebody detached the program, and it is left so.
+    is_detached: bool,
+    /// Whether it is to be attached again.
+    must_attach: bool,
     /// Whether the first plan is in place, and the program attached if it is to be.
     has_started: bool,
     /// The filters that the program has, or is about to have, with their tables.
@@ -40,6 +54,9 @@ impl ProgramTarget {
         ProgramTarget {
             steering: Some(steering),
             attachment: None,
+            features: None,
+            is_detached: false,
+            must_attach: false,
             has_started: false,
             filters: BTreeMap::new(),
             tuples: HashMap::new(),
@@ -49,6 +66,59 @@ impl ProgramTarget {
     /// A program that is attached once its first filters are in place, and detached at the end.
     pub fn to_attach(steering: XdpSteering, attachment: Attachment) -> ProgramTarget {
         ProgramTarget { attachment: Some(attachment), ..ProgramTarget::attached(steering) }
+    }
+
+    /// Has features of the device switched (`ethtool -K`) as the program needs them, and given back at the end.
+    #[must_use]
+    pub fn with_features_of(mut self, device: SharedNicSteering) -> ProgramTarget {
+        self.features = Some(Features::new(device));
+        self
+    }
+
+    /// The features that have to be on or off. A tag that the device takes out of a frame is invisible to the rules,
+    /// and lost on the way to a CPU, unless the program runs behind the driver, where it stays beside the frame.
+    fn wanted_features(&self, search: &Search) -> BTreeMap<String, bool> {
+        let nic = search.nic();
+        let mut wanted = switches(&nic.settings(&self.configuration(search)));
+        let mode = self.steering.as_ref().and_then(XdpSteering::mode);
+        let mode = mode.or_else(|| self.attachment.as_ref()?.attach_mode());
+        if self.attachment.is_some() && mode != Some(AttachMode::Generic) {
+            wanted.extend(nic.strips().into_iter().map(|name| (name, false)));
+        }
+        wanted
+    }
+
+    /// Switches features for the filters that the program has. Filters that look for what a device takes out of frames all
+    /// the same are planned around.
+    fn follow_features(&mut self, search: &mut Search) -> Result<Applied, TargetError> {
+        let wanted = self.wanted_features(search);
+        let Some(features) = &mut self.features else { return Ok(Applied::default()) };
+        let (lines, kept) = features.follow(&wanted)?;
+        let mut applied = Applied { lines, refused: Vec::new() };
+        for name in kept {
+            let why = features.why(&name);
+            let nic = search.nic();
+            let blind = self.filters.iter().filter(|(_, (at, rule))| nic.hides(&name, *at, rule));
+            let blind: Vec<_> = blind.map(|(id, _)| (*id, Refused::Kind, why.to_owned())).collect();
+            match search.refuse_all(&blind) {
+                true => applied.refused.push(why.to_owned()),
+                false => applied.lines.push(format!("note: {why}: {LOSES_TAGS}")),
+            }
+        }
+        Ok(applied)
+    }
+
+    /// Attaches the program again if it is to be, and says how things are if somebody detached it.
+    fn attach_again(&mut self) -> Result<Option<String>, TargetError> {
+        let Some(steering) = self.steering.as_mut().filter(|_| self.is_detached) else {
+            return Ok(None);
+        };
+        if !std::mem::take(&mut self.must_attach) {
+            return Ok(Some(format!("note: {DETACHED}")));
+        }
+        steering.attach_again()?;
+        self.is_detached = false;
+        Ok(Some("the program is attached again".into()))
     }
 
     /// Follows changes of the plan.
@@ -76,8 +146,9 @@ impl ProgramTarget {
         &mut self,
         search: &mut Search,
         receivers: &mut dyn Receivers,
-    ) -> Result<ProgramReport, TargetError> {
-        let mut all = ProgramReport::default();
+        switches: bool,
+    ) -> Result<(ProgramReport, Applied), TargetError> {
+        let (mut all, mut switched) = (ProgramReport::default(), Applied::default());
         for _ in 0..MAX_REPLANS {
             let changes = search.take_changes();
             if changes.is_empty() {
@@ -97,8 +168,13 @@ impl ProgramTarget {
             outcome.tell(search);
             receivers.commit(search.nic(), &self.configuration(search));
             all.add(outcome);
+            if switches {
+                let Applied { lines, refused } = self.follow_features(search)?;
+                switched.lines.extend(lines);
+                switched.refused.extend(refused);
+            }
         }
-        Ok(all)
+        Ok((all, switched))
     }
 
     /// The first plan: it satisfies the policy, or nothing is attached.
@@ -108,23 +184,31 @@ impl ProgramTarget {
         receivers: &mut dyn Receivers,
         attach: bool,
     ) -> Result<Applied, TargetError> {
-        let outcome = self.update(search, receivers)?;
-        if !outcome.failed.is_empty() && !search.cost().is_acceptable() {
+        let (outcome, mut applied) = self.update(search, receivers, attach)?;
+        if attach {
+            // Before the program is there, so that no tag is lost.
+            let Applied { lines, refused } = self.follow_features(search)?;
+            applied.lines.extend(lines);
+            applied.refused.extend(refused);
+        }
+        let has_failed = !outcome.failed.is_empty() || !applied.refused.is_empty();
+        if has_failed && !search.cost().is_acceptable() {
             let mut reasons = reasons(&outcome);
+            reasons.append(&mut applied.refused);
             reasons.extend(search.plan().complaints);
             return Err(TargetError::Unsatisfied { reasons });
         }
-        let mut applied = Applied::default();
         if let (true, Some(attachment), Some(steering)) =
             (attach, &self.attachment, &mut self.steering)
         {
             // Only when all filters are there, so that no flow goes astray first.
-            applied.lines = attachment.attach(steering)?;
+            applied.lines.extend(attachment.attach(steering)?);
         }
         let Applied { lines, refused } = applied_of(&outcome);
         applied.lines.extend(lines);
+        applied.refused.extend(refused);
         self.has_started = attach;
-        Ok(Applied { refused, ..applied })
+        Ok(applied)
     }
 }
 
@@ -134,6 +218,9 @@ impl Target for ProgramTarget {
         let applied = self.start(search, &mut NoReceivers, false)?;
         let device = self.attachment.as_ref().map(|a| a.device.as_str()).unwrap_or_default();
         let mut lines = applied.lines;
+        if let Some(features) = &self.features {
+            lines.extend(features.preview(self.wanted_features(search))?);
+        }
         lines.push(format!("a program would be attached to {device}; --apply does it"));
         Ok(lines)
     }
@@ -145,8 +232,31 @@ impl Target for ProgramTarget {
     ) -> Result<Applied, TargetError> {
         match self.has_started {
             false => self.start(search, receivers, true),
-            true => self.update(search, receivers).map(|outcome| applied_of(&outcome)),
+            true => {
+                let again = self.attach_again()?;
+                let (outcome, mut applied) = self.update(search, receivers, true)?;
+                let Applied { lines, refused } = applied_of(&outcome);
+                applied.lines.splice(..0, again);
+                applied.lines.extend(lines);
+                applied.refused.extend(refused);
+                Ok(applied)
+            }
         }
+    }
+
+    fn look(&mut self) -> Result<bool, TargetError> {
+        let Some(steering) = &self.steering else { return Ok(false) };
+        let was = std::mem::replace(&mut self.is_detached, steering.is_detached()?);
+        // Said once; it is somebody's wish.
+        Ok(self.is_detached && !was)
+    }
+
+    fn shortfall(&self) -> Option<String> {
+        self.is_detached.then(|| DETACHED.into())
+    }
+
+    fn renew(&mut self) {
+        self.must_attach = self.is_detached;
     }
 
     fn configuration(&self, search: &Search) -> Configuration {
@@ -209,12 +319,15 @@ impl Target for ProgramTarget {
 
     fn finish(&mut self) -> Result<Vec<String>, TargetError> {
         let Some(steering) = self.steering.take() else { return Ok(Vec::new()) };
-        let Some(Attachment { device, .. }) = &self.attachment else { return Ok(Vec::new()) };
-        let (taken, missed) = (steering.taken()?, steering.missed()?);
+        let counted = steering.taken().and_then(|taken| Ok((taken, steering.missed()?)));
         drop(steering);
-        Ok(vec![format!(
+        let mut lines = self.features.as_mut().map_or(Ok(Vec::new()), Features::give_back)?;
+        let Some(Attachment { device, .. }) = &self.attachment else { return Ok(lines) };
+        let (taken, missed) = counted?;
+        lines.push(format!(
             "filters took {taken} frames, {missed} were spread; the program is gone from {device}"
-        )])
+        ));
+        Ok(lines)
     }
 }
 

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use weever_ebpf::sys::{AttachMode, BpfError, LiveFrames, LiveOutcome, XdpLink};
+use weever_ebpf::xdp::classify::{Classifier, Fallback, Sink, Target};
 use weever_ebpf::xdp::{Generator, GeneratorSettings, Order, Share, Span, Steer, drop_all, pass};
 use weever_testbed::{Fixture, require_net_admin};
 
@@ -39,6 +40,26 @@ fn send(net: &Fixture, settings: &GeneratorSettings, repeat: u32) {
 }
 
 /// The kernel's own stack receives the generated frames: every flow, with checksums it accepts.
+#[test]
+fn a_program_that_is_detached_is_noticed_and_attached_again() {
+    require_net_admin!();
+    let net = Fixture::pair(1).unwrap();
+    net.left.run(|| {
+        let index = net.veth.left.index;
+        let fallback = Fallback::To(Target::Pass);
+        let mut classifier = Classifier::load(Sink::Count, fallback, 4).unwrap();
+        assert!(!classifier.is_detached().unwrap(), "it never was attached");
+        classifier.attach(index).unwrap();
+        assert!(!classifier.is_detached().unwrap());
+        classifier.link().unwrap().detach().unwrap();
+        assert!(classifier.is_detached().unwrap());
+        classifier.attach_again().unwrap();
+        assert!(!classifier.is_detached().unwrap());
+        net.veth.clone().delete().unwrap();
+        assert!(classifier.is_detached().unwrap(), "the interface is gone");
+    });
+}
+
 #[test]
 fn generated_datagrams_reach_a_socket() {
     require_net_admin!();

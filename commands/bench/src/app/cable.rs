@@ -29,8 +29,12 @@ pub(crate) struct Cable {
 
 /// A host at one end of a cable, and the other end.
 pub(crate) fn cable() -> Result<(HostBuilder, Cable), BenchError> {
+    cable_of(&MemoryConfig::default())
+}
+
+fn cable_of(config: &MemoryConfig) -> Result<(HostBuilder, Cable), BenchError> {
     let pool = Pool::shareable(PoolConfig::default()).map_err(BenchError::of(FAILED))?;
-    let (ours, mut theirs) = pair(&MemoryConfig::default()).map_err(BenchError::of(FAILED))?;
+    let (ours, mut theirs) = pair(config).map_err(BenchError::of(FAILED))?;
     let queue = theirs.take_queues().pop();
     let queue = queue.ok_or_else(|| BenchError::of(FAILED)("it has no queue"))?;
     // A cable in memory carries frames as they are: like those of a device, they are of the host's pool.
@@ -75,11 +79,17 @@ pub(crate) struct Datagrams {
 
 impl Datagrams {
     pub(crate) fn new() -> Result<Datagrams, BenchError> {
-        let (builder, far) = cable()?;
+        Datagrams::of(60, false)
+    }
+
+    /// Of frames of this length, whose checksums the link completes if the host leaves that to it.
+    pub(crate) fn of(frame: usize, partial_checksums: bool) -> Result<Datagrams, BenchError> {
+        let config = MemoryConfig { partial_checksums, ..MemoryConfig::default() };
+        let (builder, far) = cable_of(&config)?;
         let (queue, _library) = queue_on(builder)?;
         queue.bind_udp(([0; 4], PORT).into()).map_err(BenchError::of(FAILED))?;
         let ends = (MacAddr(GENERATOR_MAC), Fixture::LEFT, MacAddr(far.host_mac), HOST);
-        let request = udp_frame(ends, PORT, 60).map_err(BenchError::of("frame"))?;
+        let request = udp_frame(ends, PORT, frame).map_err(BenchError::of("frame"))?;
         Ok(Datagrams { queue, _library, frames: far.pool.cache(), far, request })
     }
 }

@@ -178,6 +178,13 @@ fn without_step(
             let all = plan.contexts.iter().filter(|queues| !queues.is_empty()).count();
             search.refuse_contexts(all.saturating_sub(new) as u32, &why)
         }
+        // What it takes out of frames cannot be tested.
+        Some(Step::Feature { name, to: false }) => {
+            let nic = search.nic();
+            let blind = plan.rules.iter().filter(|p| nic.hides(name, p.table, &p.rule));
+            let blind: Vec<_> = blind.map(|p| (p.id, Refused::Kind, why.clone())).collect();
+            search.refuse_all(&blind)
+        }
         Some(step) => {
             let Some(refused) = step.rule().and_then(|rule| rule_of_plan(search.nic(), plan, rule))
             else {
@@ -310,6 +317,40 @@ mod tests {
         };
         assert!(device.rules.values().all(is_whole), "no widened rule is left");
         assert_eq!(device.rules.len(), search.plan().rules.len());
+    }
+
+    #[test]
+    fn a_feature_that_a_device_keeps_is_planned_around() {
+        for fixed in [false, true] {
+            let tagged = udp(7, 0xffff).with(Field::VlanId, 9);
+            let mut all = flows(3);
+            all.push(Flow { core: Some(3), ..Flow::of("tagged", vec![tagged]) });
+            let mut nic = Nic::linux_of(&weever_models::nic("connectx5").unwrap()).unwrap();
+            // A NIC whose rules look behind the place where tags are stripped.
+            let strips = nic.features[0].clone();
+            nic.features = vec![weever_plan::nic::Feature {
+                model: weever_graph::nic::FeatureModel {
+                    ethtool: vec!["rx-vlan-hw-parse".into()],
+                    work: vec![weever_graph::nic::Work::Takes(Field::VlanId)],
+                    ..strips.model
+                },
+                ..strips
+            }];
+            let mut search = Search::new(nic.with_queues(4).unwrap(), near(), Options::default());
+            search.run(all);
+            let planned = search.plan().rules.len();
+            let mut device = Simulated::new("sim0", 4, 256);
+            device.chooses = true;
+            device.features.insert("rx-vlan-hw-parse".into(), true);
+            device.fixed.extend(fixed.then(|| "rx-vlan-hw-parse".to_owned()));
+            let brought = bring(&mut device, &mut Record::default(), &mut search).unwrap();
+            assert_eq!(device.features["rx-vlan-hw-parse"], fixed);
+            let tests_a_tag = |rule: &RuleSpec| rule.to_options().contains("vlan");
+            assert_eq!(device.rules.values().any(tests_a_tag), !fixed);
+            assert_eq!(device.rules.len(), planned - usize::from(fixed));
+            let said = brought.refused.concat();
+            assert_eq!(said.contains("leaves the feature `rx-vlan-hw-parse` on"), fixed, "{said}");
+        }
     }
 
     #[test]

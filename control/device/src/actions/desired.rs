@@ -1,8 +1,10 @@
 //! A configuration in the kernel's terms.
 
+use std::collections::BTreeMap;
+
 use weever_graph::nic::{Exposure, FlowType, Location, TableOrder};
 use weever_plan::config::{Configuration, Rule, Target};
-use weever_plan::nic::{Nic, Table};
+use weever_plan::nic::{Nic, Setting, Table};
 
 use super::ConfigurationError;
 use crate::ethtool::{ANY_LOCATION, Action, HashFields, Match, RuleSpec};
@@ -23,6 +25,8 @@ pub struct DesiredConfiguration {
     pub contexts: Vec<Vec<u32>>,
     /// Private flags of the driver that have to be off while there are rules.
     pub off: Vec<String>,
+    /// The features (`ethtool -K`) that have to be on or off, for rules or for the host's graph.
+    pub features: BTreeMap<String, bool>,
     /// The rules. Locations only fix an order: any others in the same order will do.
     pub rules: Vec<RuleSpec>,
 }
@@ -50,9 +54,16 @@ impl DesiredConfiguration {
             fields: fields.map(|(t, fields)| (*t, HashFields::from(*fields))).collect(),
             contexts: configuration.contexts.clone(),
             off: nic.off.clone(),
+            features: switches(&nic.settings(configuration)),
             rules,
         })
     }
+}
+
+/// Settings by the names of the switches.
+pub fn switches(settings: &[Setting]) -> BTreeMap<String, bool> {
+    let each = settings.iter().flat_map(|s| s.names.iter().map(|name| (name.clone(), s.on)));
+    each.collect()
 }
 
 pub(super) fn words(table: &Table, rule: &Rule) -> Result<RuleSpec, ConfigurationError> {

@@ -34,6 +34,7 @@ impl ConfigurationSteps {
         let last = actions.queues(driver, desired)?;
         let changes_queues = last.is_some() || !actions.steps.is_empty();
         actions.flags(driver, desired)?;
+        actions.features(driver, record, desired)?;
         actions.fields(driver, desired)?;
         actions.spreading(driver, desired, changes_queues)?;
         let (names, unused) = actions.contexts(driver, record, desired)?;
@@ -113,11 +114,37 @@ impl ConfigurationSteps {
         Ok(())
     }
 
+    /// Features that are wanted otherwise, and those that were switched for an earlier plan only.
+    fn features(
+        &mut self,
+        driver: &mut dyn Driver,
+        record: &Record,
+        desired: &DesiredConfiguration,
+    ) -> Result<(), EthtoolError> {
+        for (name, to) in &desired.features {
+            // A device without the feature does no such work.
+            if driver.feature(name)? == Some(!*to) {
+                self.steps.push(Step::Feature { name: name.clone(), to: *to });
+            }
+        }
+        let unwanted = record.features.iter().filter(|(n, _)| !desired.features.contains_key(*n));
+        for (name, changed) in unwanted {
+            if driver.feature(name)? == Some(changed.set) {
+                self.steps.push(Step::Feature { name: name.clone(), to: changed.found });
+            }
+        }
+        Ok(())
+    }
+
     /// The disturbances that steps cause.
     fn warn(&mut self, driver: &mut dyn Driver) {
         if self.steps.iter().any(|step| matches!(step, Step::Channels { .. })) {
             let note = "`-L` reopens the queues of most devices: packets in flight are lost, and the link may go \
                         down for seconds";
+            self.notes.push(note.into());
+        }
+        if self.steps.iter().any(|step| matches!(step, Step::Feature { .. })) {
+            let note = "a feature that is switched (`-K`) is so for all who use the device, and some drivers reset it";
             self.notes.push(note.into());
         }
         if self.steps.contains(&Step::Ntuple { to: true }) {

@@ -23,7 +23,7 @@ mod undo;
 
 pub use bring::{AboutTo, ApplyReport, BringError, bring};
 pub(crate) use bring::{Ahead, bring_noting, rule_of_plan, take};
-pub use desired::DesiredConfiguration;
+pub use desired::{DesiredConfiguration, switches};
 pub use diff::ConfigurationSteps;
 pub use persist::{PersistError, StateFile};
 pub use record::Record;

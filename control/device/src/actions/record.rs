@@ -53,6 +53,9 @@ pub struct Record {
     /// Private flags of the driver, by their names.
     #[serde(default)]
     pub(super) private: BTreeMap<String, ChangedSetting<bool>>,
+    /// Features, by the names that `ethtool -K` takes.
+    #[serde(default)]
+    pub(super) features: BTreeMap<String, ChangedSetting<bool>>,
     /// By the names of flow types.
     pub(super) fields: BTreeMap<String, ChangedSetting<HashFields>>,
     /// Rules that a process was about to make; how many of them it made is unknown.
@@ -98,6 +101,12 @@ impl Record {
     /// The rules that we made, with their locations.
     pub fn rules(&self) -> impl Iterator<Item = (u32, RuleSpec)> + '_ {
         self.ours.iter().map(|(at, rule)| (*at, rule.sent.clone()))
+    }
+
+    /// The features and private flags that we switched, with what they were before.
+    pub fn switched(&self) -> BTreeMap<String, bool> {
+        let both = self.features.iter().chain(&self.private);
+        both.map(|(name, changed)| (name.clone(), changed.found)).collect()
     }
 
     /// Takes over the rules that a killed process has made without recording them, and gives up rules
@@ -169,16 +178,8 @@ impl Record {
         for (name, changed) in before.private {
             self.private.entry(name).or_insert(changed);
         }
-    }
-
-    /// Notes that a private flag was switched.
-    pub(super) fn note_flag(&mut self, name: &str, to: bool) {
-        match self.private.remove(name) {
-            Some(changed) if changed.found == to => {}
-            changed => {
-                let found = changed.map_or(!to, |changed| changed.found);
-                self.private.insert(name.into(), ChangedSetting { found, set: to });
-            }
+        for (name, changed) in before.features {
+            self.features.entry(name).or_insert(changed);
         }
     }
 
@@ -210,6 +211,18 @@ fn is_still(ours: &RuleSpec, location: u32, driver: &mut dyn Driver) -> Result<b
         // The rule was removed after the list was made.
         Err(error) if error.is_absent() => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// Notes that one of several switches was set; nothing remains noted if it is as it was found.
+pub(super) fn note_switch(
+    switches: &mut BTreeMap<String, ChangedSetting<bool>>,
+    name: &str,
+    to: bool,
+) {
+    let found = switches.remove(name).map_or(!to, |changed| changed.found);
+    if found != to {
+        switches.insert(name.into(), ChangedSetting { found, set: to });
     }
 }
 

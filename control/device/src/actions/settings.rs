@@ -7,7 +7,7 @@ use weever_graph::nic::FlowType;
 use weever_plan::config::Configuration;
 use weever_plan::nic::Nic;
 
-use super::DesiredConfiguration;
+use super::{DesiredConfiguration, switches};
 use crate::ethtool::{Driver, EthtoolError, HashFields, Spreading};
 
 /// A setting that a plan relies on.
@@ -21,6 +21,8 @@ pub enum Setting {
     Fields(FlowType),
     /// A private flag of the driver.
     Flag(String),
+    /// A feature (`ethtool -K`).
+    Feature(String),
 }
 
 impl Setting {
@@ -28,8 +30,17 @@ impl Setting {
     pub(crate) fn all(nic: &Nic, configuration: &Configuration) -> Vec<Setting> {
         let mut all = vec![Setting::Queues];
         all.extend((!configuration.rss.table.is_empty()).then_some(Setting::Table));
-        all.extend(configuration.rss.fields.iter().map(|(t, _)| Setting::Fields(*t)));
+        // With a key, the plan knows where flows are hashed to.
+        let hashed = configuration.rss.key.iter().flat_map(|_| nic.rss.iter());
+        let mut types: Vec<FlowType> =
+            hashed.flat_map(|rss| rss.types.iter().map(|t| t.flow_type)).collect();
+        types.extend(configuration.rss.fields.iter().map(|(t, _)| *t));
+        types.sort_unstable();
+        types.dedup();
+        all.extend(types.into_iter().map(Setting::Fields));
         all.extend(nic.off.iter().map(|flag| Setting::Flag(flag.clone())));
+        let features = switches(&nic.settings(configuration)).into_keys();
+        all.extend(features.map(Setting::Feature));
         all
     }
 
@@ -39,6 +50,7 @@ impl Setting {
             Setting::Table => driver.spreading(0).map(Value::Table),
             Setting::Fields(flow_type) => driver.hash_fields(*flow_type).map(Value::Fields),
             Setting::Flag(name) => driver.private_flag(name).map(Value::Flag),
+            Setting::Feature(name) => driver.feature(name).map(Value::Flag),
         };
         match value {
             Err(error) if error.is_unsupported() => Ok(None),
@@ -56,6 +68,7 @@ impl fmt::Display for Setting {
                 write!(f, "the hashed fields of {flow_type} (`-N rx-flow-hash`)")
             }
             Setting::Flag(name) => write!(f, "the private flag `{name}`"),
+            Setting::Feature(name) => write!(f, "the feature `{name}` (`-K`)"),
         }
     }
 }
@@ -116,6 +129,7 @@ impl DesiredConfiguration {
                 Setting::Table => (self.table, self.key) = (Vec::new(), None),
                 Setting::Fields(flow_type) => self.fields.retain(|(t, _)| t != flow_type),
                 Setting::Flag(name) => self.off.retain(|flag| flag != name),
+                Setting::Feature(name) => drop(self.features.remove(name)),
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use weever_graph::nic::FlowType;
 
-use super::record::{InstalledContext, InstalledRule, Record, note};
+use super::record::{InstalledContext, InstalledRule, Record, note, note_switch};
 use crate::ethtool::{ANY_LOCATION, Action, Channels, Driver, EthtoolError, HashFields};
 use crate::ethtool::{RuleSpec, Spreading};
 
@@ -47,6 +47,13 @@ pub enum Step {
     /// Switches a private flag of the driver.
     PrivateFlag {
         /// The flag.
+        name: String,
+        /// The wanted state; the present one is the opposite.
+        to: bool,
+    },
+    /// Switches a feature (`ethtool -K`).
+    Feature {
+        /// The feature.
         name: String,
         /// The wanted state; the present one is the opposite.
         to: bool,
@@ -94,7 +101,8 @@ impl Step {
             Step::Ntuple { to } => note(&mut record.ntuple, &!*to, to),
             Step::Fields { flow_type, from, to } => record.note_fields(*flow_type, *from, *to),
             Step::Spreading { from, to } => note(&mut record.spreading, from, to),
-            Step::PrivateFlag { name, to } => record.note_flag(name, *to),
+            Step::PrivateFlag { name, to } => note_switch(&mut record.private, name, *to),
+            Step::Feature { name, to } => note_switch(&mut record.features, name, *to),
             Step::Remove { .. }
             | Step::Replace { .. }
             | Step::Insert { .. }
@@ -111,6 +119,7 @@ impl Step {
             | Step::Ntuple { .. }
             | Step::Fields { .. }
             | Step::PrivateFlag { .. }
+            | Step::Feature { .. }
             | Step::Spreading { .. } => {
                 let before = record.clone();
                 self.note(record);
@@ -165,6 +174,11 @@ impl Step {
                 driver.set_private_flag(name, *to)?;
                 self.note(record);
                 Ok(Step::PrivateFlag { name: name.clone(), to: !*to })
+            }
+            Step::Feature { name, to } => {
+                switch(driver, name, *to)?;
+                self.note(record);
+                Ok(Step::Feature { name: name.clone(), to: !*to })
             }
             Step::AddContext { name, table } => add_context(driver, record, *name, table),
             Step::RemoveContext { context } => {
@@ -255,6 +269,9 @@ impl Step {
                 let to = if *to { "on" } else { "off" };
                 format!("ethtool --set-priv-flags {device} {name} {to}")
             }
+            Step::Feature { name, to } => {
+                format!("ethtool -K {device} {name} {}", if *to { "on" } else { "off" })
+            }
             Step::AddContext { table, .. } => {
                 let command = weever_plan::ethtool::spread(table, None, device);
                 format!("{} context new", command.unwrap_or_default())
@@ -272,6 +289,19 @@ impl Step {
             }
         }
     }
+}
+
+/// Switches a feature, and looks whether it is so now: a driver may leave it as it is without a word.
+fn switch(driver: &mut dyn Driver, name: &str, to: bool) -> Result<(), EthtoolError> {
+    match driver.set_feature(name, to) {
+        // A kernel without this request leaves it as it is, too.
+        Err(error) if error.is_unsupported() => {}
+        Err(error) => return Err(error),
+        Ok(()) if driver.feature(name)? == Some(to) => return Ok(()),
+        // The wish would come true later, when nobody remembers it.
+        Ok(()) => driver.set_feature(name, !to)?,
+    }
+    Err(EthtoolError::Kept { device: driver.device().into(), name: name.into(), on: to })
 }
 
 fn add_context(

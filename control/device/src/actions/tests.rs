@@ -27,8 +27,8 @@ fn desired(rules: Vec<RuleSpec>) -> DesiredConfiguration {
         key: None,
         fields: vec![(FlowType::Udp4, HashFields(0xf0))],
         contexts: Vec::new(),
-        off: Vec::new(),
         rules,
+        ..DesiredConfiguration::default()
     }
 }
 
@@ -85,6 +85,60 @@ fn a_device_is_brought_to_a_plan_and_back() {
         assert_eq!(seen(&device), before);
         assert!(record.is_empty());
     }
+}
+
+#[test]
+fn features_are_switched_read_back_and_given_back() {
+    let mut device = device(true);
+    device.features = [("rxvlan", true), ("rx-gro", false), ("rx-lro", true)]
+        .map(|(name, on)| (name.to_owned(), on))
+        .into();
+    let before = device.features.clone();
+    let mut record = Record::default();
+    let with = |features: &[(&str, bool)]| DesiredConfiguration {
+        features: features.iter().map(|(name, on)| ((*name).into(), *on)).collect(),
+        ..DesiredConfiguration::default()
+    };
+    let wanted = with(&[("rxvlan", false), ("rx-gro", true), ("rx-lro", true), ("no-such", false)]);
+    let actions = bring(&mut device, &mut record, &wanted).unwrap();
+    assert_eq!(
+        actions.commands("sim0"),
+        ["ethtool -K sim0 rx-gro on", "ethtool -K sim0 rxvlan off"]
+    );
+    assert!(actions.notes.iter().any(|note| note.contains("for all who use the device")));
+    assert!(bring(&mut device, &mut record, &wanted).unwrap().is_empty());
+    // The next plan needs one of them only.
+    let actions = bring(&mut device, &mut record, &with(&[("rxvlan", false)])).unwrap();
+    assert_eq!(actions.commands("sim0"), ["ethtool -K sim0 rx-gro off"]);
+    let written = Record::read(&record.write().unwrap()).unwrap();
+    assert_eq!(written, record);
+    take_back(&mut device, &mut record);
+    assert_eq!(device.features, before);
+    assert!(record.is_empty());
+    // Somebody switches it back meanwhile.
+    bring(&mut device, &mut record, &with(&[("rxvlan", false)])).unwrap();
+    device.features.insert("rxvlan".into(), true);
+    assert!(take_back(&mut device, &mut record).is_empty());
+}
+
+#[test]
+fn a_feature_that_stays_as_it_is_fails_and_what_went_before_is_taken_back() {
+    let mut device = device(true);
+    device.features = [("a", true), ("b", true)].map(|(name, on)| (name.to_owned(), on)).into();
+    device.fixed = vec!["b".into()];
+    let before = device.features.clone();
+    let mut record = Record::default();
+    let mut deaf = Simulated { has_no_netlink: true, ..device.clone() };
+    let features = [("a".to_owned(), false)].into();
+    let wanted = DesiredConfiguration { features, ..DesiredConfiguration::default() };
+    let error = bring(&mut deaf, &mut record, &wanted).unwrap_err();
+    assert!(error.to_string().contains("leaves the feature `a` on"), "{error}");
+    let features = [("a".to_owned(), false), ("b".to_owned(), false)].into();
+    let wanted = DesiredConfiguration { features, ..DesiredConfiguration::default() };
+    let error = bring(&mut device, &mut record, &wanted).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("leaves the feature `b` on") && said.contains("as it was"), "{said}");
+    assert!(device.features == before && record.is_empty());
 }
 
 #[test]

@@ -36,6 +36,7 @@ pub fn undo(
     actions.fields_back(driver, record)?;
     actions.ntuple_back(driver, record)?;
     actions.flags_back(driver, record)?;
+    actions.features_back(driver, record)?;
     actions.steps.extend(last);
     actions.nobodys_spreading(driver, record)?;
     Ok(actions)
@@ -125,6 +126,20 @@ impl ConfigurationSteps {
             // It is off or on: if it is not as we set it, it is as it was.
             if driver.private_flag(name)? == Some(changed.set) {
                 self.steps.push(Step::PrivateFlag { name: name.clone(), to: changed.found });
+            }
+        }
+        Ok(())
+    }
+
+    fn features_back(
+        &mut self,
+        driver: &mut dyn Driver,
+        record: &Record,
+    ) -> Result<(), EthtoolError> {
+        for (name, changed) in &record.features {
+            // It is off or on: if it is not as we set it, it is as it was.
+            if driver.feature(name)? == Some(changed.set) {
+                self.steps.push(Step::Feature { name: name.clone(), to: changed.found });
             }
         }
         Ok(())

@@ -94,6 +94,12 @@ impl HashFields {
     const ADDRESSES: u64 = 1 << 4 | 1 << 5;
     const PORTS: u64 = 1 << 6 | 1 << 7;
 
+    /// In the words of models; nothing if these have none for it.
+    pub(crate) fn as_model(self) -> Option<RssFields> {
+        let all = [RssFields::FourTuple, RssFields::Addresses, RssFields::None];
+        all.into_iter().find(|fields| HashFields::from(*fields) == self)
+    }
+
     /// `sdfn`, as `ethtool` calls them.
     pub fn letters(self) -> String {
         let bits = "mvtsdfn".chars().enumerate();
@@ -174,6 +180,9 @@ pub trait Driver {
     fn interrupts(&mut self) -> BTreeMap<u32, u32>;
     /// Whether a feature is on, by the name that `ethtool -K` takes; nothing if there is no such feature.
     fn feature(&mut self, name: &str) -> Result<Option<bool>, EthtoolError>;
+    /// Switches a feature on or off. The device may leave it as it is without an error: its driver decides, and other
+    /// features may require this one.
+    fn set_feature(&mut self, name: &str, on: bool) -> Result<(), EthtoolError>;
     /// Whether a private flag of the driver (`ethtool --show-priv-flags`) is set; nothing if it has no such flag.
     fn private_flag(&mut self, name: &str) -> Result<Option<bool>, EthtoolError>;
     /// Changes that.

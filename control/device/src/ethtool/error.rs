@@ -58,6 +58,20 @@ pub enum EthtoolError {
         /// The rule that it shows.
         made: Box<str>,
     },
+    /// The device leaves a feature as it is.
+    #[error(
+        "{device}: its driver leaves the feature `{name}` {}: it is fixed, or other features need it so \
+         (`ethtool -k {device}`)",
+        if *on { "off" } else { "on" }
+    )]
+    Kept {
+        /// The device.
+        device: String,
+        /// The feature.
+        name: String,
+        /// Whether it was to be on.
+        on: bool,
+    },
     /// The answer makes no sense.
     #[error("{device}: the driver's answer to \"{what}\" makes no sense; is it out of date?")]
     Answer {
@@ -97,7 +111,9 @@ impl EthtoolError {
     /// The meaning of this answer to a rule for other rules; nothing if the rule is not to blame.
     pub fn refusal(&self) -> Option<Refused> {
         match self {
-            EthtoolError::Unsupported { .. } | EthtoolError::Altered { .. } => Some(Refused::Kind),
+            EthtoolError::Unsupported { .. }
+            | EthtoolError::Altered { .. }
+            | EthtoolError::Kept { .. } => Some(Refused::Kind),
             EthtoolError::Refused { source, .. } => Some(match source.raw_os_error() {
                 Some(libc::ENOSPC) => Refused::Full { room: None },
                 Some(libc::EINVAL) => Refused::Kind,

@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use weever_graph::nic::FlowType;
 
-use super::layout::{NTUPLE, channels, command, driver, features, put_u32, put_u64, rings, rules};
-use super::layout::{spec, spreading, statistics, strings, u32_at, u64_at};
+use super::layout::{NTUPLE, channels, command, driver, feature_words, put_u32, put_u64, rings};
+use super::layout::{rules, spec, spreading, statistics, strings, u32_at, u64_at};
 use super::matching::hash_number_of;
 use super::received::by_queue;
 use super::{
@@ -15,7 +15,7 @@ use super::{
     Spreading, TableSize,
 };
 use crate::netlink::events::Listener;
-use crate::netlink::{Questions, counters, interrupts};
+use crate::netlink::{Questions, counters, features, interrupts};
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const SIOCGIFNAME: libc::c_ulong = 0x8910;
@@ -337,8 +337,7 @@ impl Driver for KernelDriver {
     ) -> Result<(), EthtoolError> {
         let mut buffer = spreading_request(context, table, key);
         if context == 0 {
-            // 0 would switch symmetric hashing off.
-            buffer[spreading::TRANSFORMATION] = self.spreading_sizes(0)?[spreading::TRANSFORMATION];
+            keep_transformation(&mut buffer, &self.spreading_sizes(0)?);
         }
         self.call(&mut buffer, "spread as it is told")
     }
@@ -346,7 +345,7 @@ impl Driver for KernelDriver {
     fn reset_spreading(&mut self) -> Result<(), EthtoolError> {
         // A table of no entries stands for the default one.
         let mut buffer = spreading_request(0, Some(&[]), None);
-        buffer[spreading::TRANSFORMATION] = self.spreading_sizes(0)?[spreading::TRANSFORMATION];
+        keep_transformation(&mut buffer, &self.spreading_sizes(0)?);
         self.call(&mut buffer, "spread as its driver likes")
     }
 
@@ -406,19 +405,30 @@ impl Driver for KernelDriver {
 
     fn feature(&mut self, name: &str) -> Result<Option<bool>, EthtoolError> {
         let what = "report its enabled features";
-        let name = FEATURES.iter().find(|(short, _)| *short == name).map_or(name, |(_, name)| name);
+        let name = full_name(name);
         let texts = self.texts(strings::FEATURES, MOST, what)?.unwrap_or_default();
         let mut names = texts.chunks(strings::TEXT);
         let Some(at) = names.position(|text| before_zero(text) == name.as_bytes()) else {
             return Ok(None);
         };
         let blocks = (texts.len() / strings::TEXT).div_ceil(32);
-        let mut buffer = vec![0; features::FIRST + features::BLOCK * blocks];
+        let mut buffer = vec![0; feature_words::FIRST + feature_words::BLOCK * blocks];
         put_u32(&mut buffer, 0, command::GET_FEATURES);
-        put_u32(&mut buffer, features::BLOCKS, blocks as u32);
+        put_u32(&mut buffer, feature_words::BLOCKS, blocks as u32);
         self.call(&mut buffer, what)?;
-        let block = features::FIRST + features::BLOCK * (at / 32);
-        Ok(Some(u32_at(&buffer, block + features::ACTIVE) >> (at % 32) & 1 == 1))
+        let block = feature_words::FIRST + feature_words::BLOCK * (at / 32);
+        Ok(Some(u32_at(&buffer, block + feature_words::ACTIVE) >> (at % 32) & 1 == 1))
+    }
+
+    fn set_feature(&mut self, name: &str, on: bool) -> Result<(), EthtoolError> {
+        let what = format!("switch the feature `{name}` {}", if on { "on" } else { "off" });
+        self.request()?;
+        let index = u32::try_from(self.ifindex).unwrap_or_default();
+        let Some(questions) = &mut self.questions else {
+            return Err(EthtoolError::Unsupported { device: self.device.clone(), what });
+        };
+        let set = features::set(questions, index, full_name(name), on);
+        set.map_err(|source| EthtoolError::of(&self.device, what, source))
     }
 
     fn private_flag(&mut self, name: &str) -> Result<Option<bool>, EthtoolError> {
@@ -449,6 +459,11 @@ impl Driver for KernelDriver {
     fn announced(&mut self) -> Announced {
         self.listener.as_mut().map(Listener::take).unwrap_or_default()
     }
+}
+
+/// The kernel's name of a feature that may have a shorter one.
+fn full_name(name: &str) -> &str {
+    FEATURES.iter().find(|(short, _)| *short == name).map_or(name, |(_, name)| name)
 }
 
 /// A request of zeros but for the name, which is shorter than its array.
@@ -484,6 +499,12 @@ pub(super) fn spreading_request(
     table.unwrap_or_default().iter().for_each(|queue| buffer.extend(queue.to_ne_bytes()));
     buffer.extend(key.unwrap_or_default());
     buffer
+}
+
+/// Has a change leave the transformation of the hash's input as the device says that it is: 0, as a request without it
+/// has it, would switch symmetric hashing off.
+pub(super) fn keep_transformation(request: &mut [u8], present: &[u8]) {
+    request[spreading::TRANSFORMATION] = present[spreading::TRANSFORMATION];
 }
 
 /// A buffer for `count` items behind a head, and for more: kernels before "ethtool: Avoid overflowing userspace buffer on

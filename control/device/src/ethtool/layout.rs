@@ -119,7 +119,7 @@ pub(super) mod rings {
 }
 
 /// `struct ethtool_gfeatures`.
-pub(super) mod features {
+pub(super) mod feature_words {
     pub(crate) const BLOCKS: usize = 4;
     pub(crate) const FIRST: usize = 8;
     /// A block is for 32 features.

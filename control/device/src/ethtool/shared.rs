@@ -131,6 +131,10 @@ impl Driver for SharedDevice {
         self.lock().feature(name)
     }
 
+    fn set_feature(&mut self, name: &str, on: bool) -> Result<(), EthtoolError> {
+        self.lock().set_feature(name, on)
+    }
+
     fn private_flag(&mut self, name: &str) -> Result<Option<bool>, EthtoolError> {
         self.lock().private_flag(name)
     }

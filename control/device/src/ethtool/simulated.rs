@@ -62,6 +62,10 @@ pub struct Simulated {
     pub symmetric: bool,
     /// Whether features are on.
     pub features: BTreeMap<String, bool>,
+    /// Whether its kernel cannot be asked to switch features.
+    pub has_no_netlink: bool,
+    /// The features that its driver keeps as they are.
+    pub fixed: Vec<String>,
     /// The driver's private flags.
     pub private_flags: BTreeMap<String, bool>,
     /// Whether the kernel makes rules of its own for sockets once rules are in force.
@@ -388,6 +392,17 @@ impl Driver for Simulated {
     fn feature(&mut self, name: &str) -> Result<Option<bool>, EthtoolError> {
         self.look("report its enabled features")?;
         Ok(self.features.get(name).copied())
+    }
+
+    fn set_feature(&mut self, name: &str, on: bool) -> Result<(), EthtoolError> {
+        let what = "switch a feature";
+        self.change(what)?;
+        self.require(what, self.features.contains_key(name) && !self.has_no_netlink)?;
+        // As the kernel does, it takes the wish and may leave the feature as it is.
+        if !self.fixed.iter().any(|fixed| fixed == name) {
+            self.features.insert(name.into(), on);
+        }
+        Ok(())
     }
 
     fn private_flag(&mut self, name: &str) -> Result<Option<bool>, EthtoolError> {

@@ -5,7 +5,7 @@
 use weever_graph::nic::FlowType;
 use weever_graph::{Field, Key};
 
-use super::kernel::spreading_request;
+use super::kernel::{keep_transformation, spreading_request};
 use super::layout::spec;
 use super::*;
 
@@ -76,6 +76,22 @@ fn a_change_of_spreading_lies_as_the_kernel_has_it() {
     let key_only = spreading_request(0, None, Some(&[1]));
     assert_eq!(key_only[8..16], [0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0]);
     assert_eq!(spreading_request(7, Some(&[]), None)[4..16], [7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+/// A new table leaves symmetric hashing on: `input_xfrm` of a request is what the device had.
+#[test]
+fn a_change_of_spreading_keeps_the_transformation_of_the_hashs_input() {
+    let input_xfrm = 17;
+    for present in [0, 1, 2, 0xff] {
+        let mut answer = spreading_request(0, None, None);
+        answer[input_xfrm] = present;
+        let mut request = spreading_request(0, Some(&[1, 2]), None);
+        let before = request.clone();
+        keep_transformation(&mut request, &answer);
+        assert_eq!(request[input_xfrm], present);
+        request[input_xfrm] = 0;
+        assert_eq!(request, before, "nothing else changes");
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! What the kernel says of devices by netlink: that something changed ([`events`]), frames counted by queue
-//! ([`counters`]), and queues' interrupts ([`interrupts`]). `ethtool`'s rules have no netlink form, so the rest of the crate asks by `ioctl`.
+//! ([`counters`]), and queues' interrupts ([`interrupts`]); and how features are switched ([`features`]). `ethtool`'s rules
+//! have no netlink form, so the rest of the crate asks by `ioctl`.
 
 pub(crate) mod counters;
 pub(crate) mod events;
+pub(crate) mod features;
 pub(crate) mod interrupts;
 mod wire;
 

@@ -7,6 +7,8 @@ const HEADER: usize = 16;
 const GENERIC_HEADER: usize = 4;
 /// All families here are at their first version.
 const VERSION: u8 = 1;
+/// `NLA_F_NESTED`.
+const NESTED: u16 = 1 << 15;
 /// The kind of an attribute, without the bits for nesting and byte order.
 const KIND: u16 = 0x3fff;
 
@@ -83,6 +85,11 @@ pub(super) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
     bytes.resize(bytes.len().next_multiple_of(4), 0);
     bytes
+}
+
+/// An attribute of attributes (`NLA_F_NESTED`, which newer families insist on).
+pub(super) fn nested(kind: u16, attributes: &[u8]) -> Vec<u8> {
+    attribute(kind | NESTED, attributes)
 }
 
 /// A message to a generic family.

@@ -107,6 +107,22 @@ impl XdpSteering {
         Ok(self.classifier().attach(ifindex)?)
     }
 
+    /// Whether the program is no longer attached although it was.
+    ///
+    /// # Errors
+    /// [`XdpError::Bpf`].
+    pub fn is_detached(&self) -> Result<bool, XdpError> {
+        Ok(self.classifier().is_detached()?)
+    }
+
+    /// Attaches it as it was attached before.
+    ///
+    /// # Errors
+    /// [`XdpError::Bpf`] with the kernel's reason.
+    pub fn attach_again(&mut self) -> Result<(), XdpError> {
+        Ok(self.classifier().attach_again()?)
+    }
+
     /// Changes the spreading of packets that no rule takes from now on.
     ///
     /// # Errors

@@ -48,6 +48,7 @@ fn nic(table: Table) -> Nic {
         queues,
         tables: vec![table],
         rss: Some(rss),
+        hash_key: None,
         locations: None,
         default_queue: 0,
         off: Vec::new(),

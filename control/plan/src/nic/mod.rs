@@ -10,7 +10,11 @@ mod pipeline;
 #[cfg(test)]
 mod tests;
 
-use weever_graph::nic::{Exposure, FormsByType, QueueRange, RssModel, TableModel};
+use std::collections::BTreeMap;
+
+use weever_graph::nic::{
+    Exposure, FlowType, FormsByType, QueueRange, RssFields, RssHash, RssModel, TableModel,
+};
 
 use crate::flow::{Conj, Kinds};
 pub use feature::{Feature, Setting, Side, Vouched};
@@ -26,6 +30,8 @@ pub struct Nic {
     pub tables: Vec<Table>,
     /// The spreading of packets that no table took, if it can spread.
     pub rss: Option<RssModel>,
+    /// The key of the hash that a device has, if it is known and hashes as the model says.
+    pub hash_key: Option<Vec<u8>>,
     /// The number of rules of all tables together that can be distinguished, if Linux numbers them.
     pub locations: Option<u32>,
     /// The queue for packets that no table took and no hash spreads.
@@ -76,6 +82,42 @@ impl Nic {
         let model = self.tables.iter().map(|t| t.model.capacity.entries).max().unwrap_or(0);
         let fewer = |found: &u32| *found < self.locations.unwrap_or(model);
         self.locations = locations.filter(fewer).or(self.locations);
+        self
+    }
+
+    /// The NIC with features as a device has them: those whose switches are `on`. What is not told is the model's.
+    #[must_use]
+    pub fn with_features(mut self, on: &BTreeMap<String, bool>) -> Nic {
+        for feature in self.features.iter_mut().filter(|f| !f.model.ethtool.is_empty()) {
+            let told: Option<Vec<bool>> =
+                feature.model.ethtool.iter().map(|name| on.get(name).copied()).collect();
+            if let Some(told) = told {
+                feature.model.starts_on = told.into_iter().all(|on| on);
+            }
+        }
+        self
+    }
+
+    /// The NIC with the hash of a device: of each flow type that the device tells, the hashed fields, and its key. Without
+    /// a key, or with fields that no plan can reckon with (`None` of a type), nobody knows where a hashed flow arrives.
+    #[must_use]
+    pub fn with_hash(
+        mut self,
+        fields: &[(FlowType, Option<RssFields>)],
+        key: Option<Vec<u8>>,
+    ) -> Nic {
+        let Some(rss) = &mut self.rss else { return self };
+        for (flow_type, now) in fields {
+            let types = rss.types.iter_mut().filter(|t| t.flow_type == *flow_type);
+            for (listed, now) in types.zip(*now) {
+                // The first choice is what the device has.
+                listed.choices.retain(|choice| *choice != now);
+                listed.choices.insert(0, now);
+            }
+        }
+        let RssHash::Toeplitz { key_len, .. } = rss.hash else { return self };
+        let is_known = fields.iter().all(|(_, now)| now.is_some());
+        self.hash_key = key.filter(|key| is_known && key.len() == key_len as usize);
         self
     }
 

@@ -37,7 +37,19 @@ impl Nic {
             words.split_whitespace().map(str::to_string).collect()
         };
         let (off, queues, locations) = (words("off"), queues.all, None);
-        Ok(Nic { name, queues, tables, rss, locations, default_queue, off, features, sends })
+        let hash_key = None;
+        Ok(Nic {
+            name,
+            queues,
+            tables,
+            rss,
+            hash_key,
+            locations,
+            default_queue,
+            off,
+            features,
+            sends,
+        })
     }
 }
 

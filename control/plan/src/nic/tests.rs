@@ -4,7 +4,9 @@ use weever_graph::nic::{
 };
 use weever_graph::nic::{FeatureModel, Work};
 use weever_graph::nic::{FormsByType, KnownForms};
-use weever_graph::{Attr, ConfigSpec, Field, Graph, Key, Node, NodeId, NodeKind, Port, Predicate};
+use weever_graph::{
+    Attr, ConfigSpec, Effects, Field, Graph, Key, Node, NodeId, NodeKind, Port, Predicate,
+};
 
 use super::*;
 use crate::config::{Configuration, Rule, Target};
@@ -209,6 +211,13 @@ fn features_stand_anywhere_on_both_ways() {
     fill.ports.push(Port { predicate: right("udp"), ..port("out", &[]) });
     assert!(nic.useful(&lpg).is_empty());
     fill.attrs.push(Attr::Offload);
+    // A node that checks it on receipt has no use for it.
+    let check = Node { name: "Check".into(), effects: Some(Effects::READS), ..fill.clone() };
+    lpg.add(check);
+    assert!(nic.useful(&lpg).is_empty());
+    let used = nic.used(&lpg);
+    assert_eq!((used.len(), &*used[0].feature), (1, "RxChecksum"));
+    fill.effects = Some(Effects::READS.union(Effects::WRITES));
     lpg.add(fill);
     let useful = nic.useful(&lpg);
     assert_eq!((useful.len(), &*useful[0].feature, useful[0].on), (1, "TxChecksum", true));

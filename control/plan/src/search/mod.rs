@@ -54,7 +54,7 @@ pub struct Options {
     pub budget: u64,
     /// How many stale rules are kept at most.
     pub stale: usize,
-    /// The key of the NIC's hash, if known.
+    /// The key of the NIC's hash, if it is known and not the one that the [NIC](Nic::hash_key) has.
     pub rss_key: Option<Vec<u8>>,
     /// The NIC with all that its silicon can do, if `nic` is the part that Linux exposes. It is
     /// consulted only to report that more would be possible.
@@ -141,7 +141,8 @@ impl Search {
         let queues: QueueSet = (nic.queues.lo..=nic.queues.hi).collect();
         policy.start(&queues, nic.default_queue);
         let open: Vec<u32> = queues.iter().filter(|q| policy.takes_other(*q)).collect();
-        let rss = Rss::over(&nic, &open, options.rss_key.clone());
+        let key = options.rss_key.clone().or_else(|| nic.hash_key.clone());
+        let rss = Rss::over(&nic, &open, key);
         let map = FlowMap::new(&nic, &rss);
         let state = State::new(&nic);
         let mut search = Search {

@@ -45,6 +45,38 @@ struct Update {
 // SAFETY: integers only, no padding, laid out as the variant of BPF_LINK_UPDATE.
 unsafe impl Attributes for Update {}
 
+#[repr(C)]
+#[derive(Default)]
+struct Detach {
+    link: u32,
+}
+// SAFETY: an integer, laid out as the variant of BPF_LINK_DETACH.
+unsafe impl Attributes for Detach {}
+
+#[repr(C)]
+#[derive(Default)]
+struct Question {
+    object: u32,
+    length: u32,
+    /// The address of an [`Info`].
+    info: u64,
+}
+// SAFETY: integers only, no padding, laid out as the variant of BPF_OBJ_GET_INFO_BY_FD.
+unsafe impl Attributes for Question {}
+
+/// `struct bpf_link_info` of an XDP link.
+#[repr(C)]
+#[derive(Default)]
+struct Info {
+    kind: u32,
+    id: u32,
+    program: u32,
+    unused: u32,
+    /// 0 when nothing is attached by it any more.
+    ifindex: u32,
+    rest: [u32; 3],
+}
+
 impl XdpLink {
     /// Attaches in the driver, or if that fails for another reason than permission or an attached
     /// program, in the stack; [`mode`](Self::mode) says which.
@@ -124,6 +156,41 @@ impl XdpLink {
         // SAFETY: no addresses in it.
         unsafe { bpf(Command::LinkUpdate, &mut attributes) }.map(drop).map_err(|source| {
             BpfError::call(format!("replace the XDP program of interface {}", self.ifindex), source)
+        })
+    }
+
+    /// Whether the program is still attached: others may detach it (`bpftool link detach`), and with an interface that
+    /// goes, it goes. (`ip link set dev DEVICE xdp off` is refused by the kernel while the link lives.)
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub fn is_attached(&self) -> Result<bool, BpfError> {
+        let mut info = Info::default();
+        let mut question = Question {
+            object: self.fd.as_raw_fd() as u32,
+            length: size_of::<Info>() as u32,
+            info: (&raw mut info) as u64,
+        };
+        // SAFETY: the address is that of `info`, which is live and `length` octets long, and not read meanwhile.
+        let asked = unsafe { bpf(Command::ObjectInfo, &mut question) };
+        asked.map_err(|source| {
+            BpfError::call(
+                format!("ask after the XDP program of interface {}", self.ifindex),
+                source,
+            )
+        })?;
+        Ok(info.ifindex != 0)
+    }
+
+    /// Detaches the program, as anybody may with the link's number (`bpftool link detach`). The link stays, of nothing.
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub fn detach(&self) -> Result<(), BpfError> {
+        let mut attributes = Detach { link: self.fd.as_raw_fd() as u32 };
+        // SAFETY: no addresses in it.
+        unsafe { bpf(Command::LinkDetach, &mut attributes) }.map(drop).map_err(|source| {
+            BpfError::call(format!("detach the XDP program of interface {}", self.ifindex), source)
         })
     }
 

@@ -120,9 +120,11 @@ pub(super) enum Command {
     Pin = 6,
     OpenPinned = 7,
     ProgramTestRun = 10,
+    ObjectInfo = 15,
     MapDrain = 25,
     LinkCreate = 28,
     LinkUpdate = 29,
+    LinkDetach = 34,
 }
 
 /// A variant of `union bpf_attr`: plain integers without padding, addresses as `u64`.

@@ -32,6 +32,9 @@ pub struct ReplayConfig {
     /// The frames, each queue goes through all of them in turn. Longer ones than the MTU allows
     /// are left out.
     pub frames: Vec<Vec<u8>>,
+    /// Whether the link vouches for the packets' transport checksums
+    /// ([`Flags::CHECKSUM_VERIFIED`](weever_packet::Flags::CHECKSUM_VERIFIED)).
+    pub verified: bool,
     /// How they get into the buffers.
     pub stamp: Stamp,
 }
@@ -48,7 +51,7 @@ impl ReplayConfig {
             offload: Offload::default(),
             mode: "replay".into(),
         };
-        ReplayConfig { info, frames, stamp: Stamp::default() }
+        ReplayConfig { info, frames, verified: false, stamp: Stamp::default() }
     }
 }
 
@@ -62,10 +65,12 @@ pub struct ReplayLink {
 impl ReplayLink {
     /// Makes the link. Without a frame that fits it never receives anything.
     pub fn new(config: ReplayConfig) -> ReplayLink {
-        let ReplayConfig { info, mut frames, stamp } = config;
+        let ReplayConfig { info, mut frames, verified, stamp } = config;
+        let partial = if info.partial_checksums { Flags::MAY_BE_PARTIAL } else { Flags::NONE };
+        let flags = if verified { partial.with(Flags::CHECKSUM_VERIFIED) } else { partial };
         frames.retain(|frame| fits(frame, info.mtu));
         let frames: Arc<[Vec<u8>]> = frames.into();
-        let queue = |index| ReplayQueue::new(&info, index, frames.clone(), stamp);
+        let queue = |index| ReplayQueue::new((info.mtu, flags), index, frames.clone(), stamp);
         let queues = (0..info.queues).map(queue).collect();
         ReplayLink { info, queues }
     }
@@ -96,10 +101,14 @@ struct ReplayQueue {
 }
 
 impl ReplayQueue {
-    fn new(info: &LinkInfo, queue: u16, frames: Arc<[Vec<u8>]>, stamp: Stamp) -> ReplayQueue {
-        let flags = if info.partial_checksums { Flags::MAY_BE_PARTIAL } else { Flags::NONE };
+    fn new(
+        (mtu, flags): (u16, Flags),
+        queue: u16,
+        frames: Arc<[Vec<u8>]>,
+        stamp: Stamp,
+    ) -> ReplayQueue {
         let (held, stats) = (Vec::new(), QueueStats::default());
-        ReplayQueue { frames, next: 0, stamp, held, queue, mtu: info.mtu, flags, stats }
+        ReplayQueue { frames, next: 0, stamp, held, queue, mtu, flags, stats }
     }
 
     /// Puts the next frame into an empty buffer; false if the pool's frames are too short for it.

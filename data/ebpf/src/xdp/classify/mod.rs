@@ -127,6 +127,25 @@ impl Classifier {
         self.link.as_ref()
     }
 
+    /// Whether the program is no longer attached although it was: somebody detached it, or the interface is gone.
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub fn is_detached(&self) -> Result<bool, BpfError> {
+        self.link.as_ref().map_or(Ok(false), |link| link.is_attached().map(|is| !is))
+    }
+
+    /// Attaches the program as it was attached before.
+    ///
+    /// # Errors
+    /// [`BpfError::Attach`].
+    pub fn attach_again(&mut self) -> Result<(), BpfError> {
+        let Some((ifindex, mode)) = self.link.as_ref().map(|l| (l.ifindex(), l.mode())) else {
+            return Ok(());
+        };
+        self.attach_in(ifindex, mode)
+    }
+
     /// Loads the program for the new filters, and replaces the present one with it.
     fn exchange(&mut self) -> Result<(), BpfError> {
         let program = self.parts.load()?;

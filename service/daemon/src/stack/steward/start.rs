@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weever_device::actions::{BringError, DesiredConfiguration, StateFile};
-use weever_device::ethtool::{Driver, KernelDriver};
+#[cfg(test)]
+use weever_device::ethtool::Driver;
+use weever_device::ethtool::KernelDriver;
 use weever_device::nic::{NicError, NicSteering, planned};
 use weever_device::xdp::{FlowCounter, XdpSteering};
 use weever_link_sys::af_xdp::Steering;
@@ -33,15 +35,11 @@ impl PreparedNic {
         setup: &PolicySetup,
         model: &DeviceModel,
     ) -> Result<PreparedNic, PolicyError> {
-        let failed = |error| hardware(dev, error);
-        let driver = KernelDriver::open(dev).map_err(|error| failed(error.into()))?;
-        let index = weever_device::ifindex(dev).unwrap_or_default();
-        let file = StateFile::of(Path::new(StateFile::FOLDER), index);
-        let file = file.map_err(|error| failed(error.into()))?;
-        PreparedNic::with(Box::new(driver), file, setup, model)
+        PreparedNic::of(open(dev)?, setup, model)
     }
 
     /// Likewise for a device that may be simulated.
+    #[cfg(test)]
     pub(super) fn with(
         driver: Box<dyn Driver + Send>,
         file: StateFile,
@@ -50,7 +48,15 @@ impl PreparedNic {
     ) -> Result<PreparedNic, PolicyError> {
         let dev = driver.device().to_owned();
         let steering = NicSteering::new(driver, file);
-        let mut steering = steering.map_err(|error| hardware(&dev, error.into()))?;
+        PreparedNic::of(steering.map_err(|error| hardware(&dev, error.into()))?, setup, model)
+    }
+
+    fn of(
+        mut steering: NicSteering,
+        setup: &PolicySetup,
+        model: &DeviceModel,
+    ) -> Result<PreparedNic, PolicyError> {
+        let dev = steering.driver().device().to_owned();
         let others = steering.others(&model.nic);
         let others = others.map_err(|error| hardware(&dev, error.into()))?;
         if let Some(note) = others.note() {
@@ -62,6 +68,16 @@ impl PreparedNic {
         brought.map_err(|error| hardware(&dev, error))?;
         Ok(PreparedNic { steering: SharedNicSteering::new(steering), planned })
     }
+}
+
+/// A device of the calling thread's network namespace, with what an earlier process left on it.
+fn open(dev: &str) -> Result<NicSteering, PolicyError> {
+    let failed = |error| hardware(dev, error);
+    let driver = KernelDriver::open(dev).map_err(|error| failed(error.into()))?;
+    let index = weever_device::ifindex(dev).unwrap_or_default();
+    let file = StateFile::of(Path::new(StateFile::FOLDER), index);
+    let file = file.map_err(|error| failed(error.into()))?;
+    NicSteering::new(Box::new(driver), file).map_err(|error| failed(error.into()))
 }
 
 /// The queues and the spreading of a plan, without its rules.
@@ -84,7 +100,9 @@ pub(in crate::stack) fn on_program(
     let mut steering = steering.map_err(device)?;
     let [flows, every] = ProgramTarget::SAMPLING;
     steering.sample_within_rules(flows, every).map_err(device)?;
-    start(link, planned, Box::new(ProgramTarget::attached(steering))).map(Some)
+    let features = SharedNicSteering::new(open(link)?);
+    let target = ProgramTarget::attached(steering).with_features_of(features);
+    start(link, planned, Box::new(target)).map(Some)
 }
 
 /// A steward of a NIC's own filters. The program that hands packets to the sockets counts flows, if
