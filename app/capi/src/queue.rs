@@ -94,6 +94,7 @@ const CONNECTED: u32 = 5;
 const OCTETS: u32 = 6;
 const WRITABLE: u32 = 7;
 const FINISHED: u32 = 8;
+const URGENT: u32 = 9;
 
 impl Queue {
     /// The queue for as long as C may hold what borrows it.
@@ -202,6 +203,7 @@ impl Queue {
             }
             sockets::Event::Connected(_) => Event { stream, ..Event::of(CONNECTED) },
             sockets::Event::Writable(_) => Event { stream, ..Event::of(WRITABLE) },
+            sockets::Event::Urgent(_, ahead) => Event { stream, error: ahead, ..Event::of(URGENT) },
             sockets::Event::Finished(_) => Event { stream, ..Event::of(FINISHED) },
             _ => Event { stream, ..Event::of(CLOSED) },
         })

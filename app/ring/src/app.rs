@@ -111,6 +111,13 @@ pub struct Received {
     pub more: u8,
 }
 
+impl Received {
+    /// The value of an entry that has no frame: `offset` and `len` as one number.
+    pub fn value(&self) -> u32 {
+        u32::from(self.offset) | u32::from(self.len) << 16
+    }
+}
+
 /// Why a frame could not be submitted. It comes back with the error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -24,6 +24,10 @@ pub enum Event<'q> {
     Octets(StreamBuf<'q>),
     /// A stream that had no room can be written to again.
     Writable(TcpStream),
+    /// The peer of a stream has announced urgent data (RFC 9293 §3.8.5), which is among the octets of the stream. Its last octet
+    /// is so many octets behind those of earlier events: 1 is the next octet, and 0 the last one that has come. Urgent data
+    /// that was announced before ends there no more.
+    Urgent(TcpStream, i32),
     /// The peer of a stream sends no more.
     Finished(TcpStream),
     /// A stream has failed: an `errno`.
@@ -72,6 +76,7 @@ impl Event<'_> {
             Event::Octets(octets) => Handle::Stream(octets.stream),
             Event::Connected(stream)
             | Event::Writable(stream)
+            | Event::Urgent(stream, _)
             | Event::Finished(stream)
             | Event::StreamFailed(stream, _)
             | Event::Info(stream, _)

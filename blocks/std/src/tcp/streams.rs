@@ -180,6 +180,7 @@ impl Streams {
                     break;
                 };
                 session.job = Job::Stream(Stream::new(number, false));
+                session.tell_urgent(connection, port);
                 for option in &listener.options {
                     session.set(endpoint, *option, now);
                 }
