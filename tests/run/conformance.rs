@@ -12,6 +12,7 @@ use super::lab::{Lab, PATIENCE, has};
 const CALLS: &str = concat!(include_str!("common.py"), include_str!("cases.py"));
 const RARE: &str = concat!(include_str!("common.py"), include_str!("rare.py"));
 const SOCKETS: &str = concat!(include_str!("common.py"), include_str!("sockets.py"));
+const URGENT: &str = concat!(include_str!("common.py"), include_str!("urgent.py"));
 const SIGNALS: &str = concat!(include_str!("common.py"), include_str!("signals.py"));
 
 /// The peer of the cases, of the kernel's: echoes until its thread's sockets are gone with the process.
@@ -34,8 +35,9 @@ fn serve(net: &Fixture) {
     drop(net.right.spawn("echo", accept).unwrap());
 }
 
-/// Echoes until the end. A line `reset` resets the connection; after `quiet` the peer reads no more; `call PORT` makes
-/// another connection, to that port of the same peer, which echoes in the same manner.
+/// Echoes until the end. `urgent WORDS` sends [these](send_urgent). A line `reset` resets the connection; after `quiet` the peer reads no more; `call PORT` makes
+/// another connection, to that port of the same peer, which echoes in the same manner; behind the port may be words that it
+/// sends first, as `urgent` does.
 fn echo(mut stream: TcpStream) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut octets = [0; 65_536];
@@ -43,6 +45,10 @@ fn echo(mut stream: TcpStream) {
         if len == 0 {
             let _gone = stream.shutdown(Shutdown::Write);
             return;
+        }
+        if let Some(parts) = octets[..len].strip_prefix(b"urgent ") {
+            send_urgent(&stream, parts.trim_ascii());
+            continue;
         }
         if octets[..len] == *b"quiet\n" {
             std::thread::sleep(PATIENCE);
@@ -53,15 +59,39 @@ fn echo(mut stream: TcpStream) {
             return;
         }
         if let Some(port) = octets[..len].strip_prefix(b"call ") {
-            let port: u16 = String::from_utf8_lossy(port).trim().parse().unwrap();
+            let call = port.trim_ascii();
+            let end = call.iter().position(|octet| *octet == b' ').unwrap_or(call.len());
+            let port: u16 = String::from_utf8_lossy(&call[..end]).parse().unwrap();
+            let words = call[end..].trim_ascii().to_vec();
             let peer = SocketAddr::new(stream.peer_addr().unwrap().ip(), port);
             let called = TcpStream::connect_timeout(&peer, PATIENCE);
-            std::thread::spawn(move || called.map(echo));
+            std::thread::spawn(move || {
+                let Ok(called) = called else { return };
+                if !words.is_empty() {
+                    send_urgent(&called, &words);
+                }
+                echo(called);
+            });
             continue;
         }
         if stream.write_all(&octets[..len]).is_err() {
             return;
         }
+    }
+}
+
+/// Sends words, each in segments of its own: the last octet of one behind a `!` is urgent. A last word `.` ends the
+/// stream, so that the program knows when everything is there.
+fn send_urgent(stream: &TcpStream, words: &[u8]) {
+    let socket = socket2::SockRef::from(stream);
+    socket.set_tcp_nodelay(true).unwrap();
+    for word in words.split(|octet| *octet == b' ') {
+        // The program may have gone.
+        let _sent = match word {
+            b"." => stream.shutdown(Shutdown::Write).map(|()| 0),
+            [b'!', urgent @ ..] => socket.send_out_of_band(urgent),
+            _ => socket.send(word),
+        };
     }
 }
 
@@ -107,6 +137,11 @@ fn calls_mean_the_same_on_weever_as_on_the_kernel() {
 #[test]
 fn sockets_mean_the_same_on_weever_as_on_the_kernel() {
     compare(SOCKETS, 60);
+}
+
+#[test]
+fn urgent_octets_mean_the_same_on_weever_as_on_the_kernel() {
+    compare(URGENT, 30);
 }
 
 #[test]

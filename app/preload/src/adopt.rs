@@ -9,7 +9,8 @@ use crate::file::{Kind, Listening, Phase};
 use crate::state::State;
 
 /// The options that weever has, for a socket that comes to it.
-const ADOPTED: [(c_int, c_int); 22] = [
+const ADOPTED: [(c_int, c_int); 23] = [
+    (SOL_SOCKET, libc::SO_OOBINLINE),
     (SOL_SOCKET, libc::SO_RCVLOWAT),
     (SOL_SOCKET, libc::SO_RCVBUF),
     (SOL_SOCKET, libc::SO_SNDBUF),
@@ -116,6 +117,10 @@ pub(crate) fn adopt_one(state: &mut State, fd: c_int, place: u32, level: c_int, 
         }
         (SOL_SOCKET, libc::SO_RCVLOWAT) => {
             options.low_water = number().and_then(|least| usize::try_from(least).ok()).unwrap_or(0);
+            state.touch(place);
+        }
+        (SOL_SOCKET, libc::SO_OOBINLINE) => {
+            options.urgent_in_line = on;
             state.touch(place);
         }
         (IPPROTO_IP, libc::IP_PKTINFO) | (IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => {
