@@ -28,8 +28,9 @@ fn serve(net: &Fixture) {
     });
     // On the other host, since it makes connections of its own.
     let accept = move || {
-        for stream in tcp.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || echo(stream));
+        // The address comes with the connection, which may be reset before anybody asks.
+        while let Ok((stream, peer)) = tcp.accept() {
+            std::thread::spawn(move || echo(stream, peer));
         }
     };
     drop(net.right.spawn("echo", accept).unwrap());
@@ -38,7 +39,7 @@ fn serve(net: &Fixture) {
 /// Echoes until the end. `urgent WORDS` sends [these](send_urgent). A line `reset` resets the connection; after `quiet` the peer reads no more; `call PORT` makes
 /// another connection, to that port of the same peer, which echoes in the same manner; behind the port may be words that it
 /// sends first, as `urgent` does.
-fn echo(mut stream: TcpStream) {
+fn echo(mut stream: TcpStream, peer: SocketAddr) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut octets = [0; 65_536];
     while let Ok(len) = stream.read(&mut octets) {
@@ -63,14 +64,14 @@ fn echo(mut stream: TcpStream) {
             let end = call.iter().position(|octet| *octet == b' ').unwrap_or(call.len());
             let port: u16 = String::from_utf8_lossy(&call[..end]).parse().unwrap();
             let words = call[end..].trim_ascii().to_vec();
-            let peer = SocketAddr::new(stream.peer_addr().unwrap().ip(), port);
+            let peer = SocketAddr::new(peer.ip(), port);
             let called = TcpStream::connect_timeout(&peer, PATIENCE);
             std::thread::spawn(move || {
                 let Ok(called) = called else { return };
                 if !words.is_empty() {
                     send_urgent(&called, &words);
                 }
-                echo(called);
+                echo(called, peer);
             });
             continue;
         }

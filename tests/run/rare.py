@@ -134,6 +134,23 @@ def lingering_in_vain():
 case("SO_LINGER in vain", lingering_in_vain)
 
 
+def written_before_reset(first):
+    """The peer acts on octets that came right before the reset."""
+    listener = socket.create_server(("", 0))
+    listener.settimeout(10)
+    stream = connected()
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    if first:
+        stream.sendall(first)
+        whole(stream, len(first))
+    stream.sendall(b"call %d\n" % listener.getsockname()[1])
+    stream.close()
+    return told_by(lambda: bool(listener.accept()))
+
+
+case("octets right before a reset", lambda: (written_before_reset(b""), written_before_reset(b"before")))
+
+
 def disconnect(stream):
     return loud("connect", stream.fileno(), struct.pack("H14x", socket.AF_UNSPEC), 16)
 
