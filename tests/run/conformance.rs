@@ -6,13 +6,14 @@ use std::process::Stdio;
 
 use weever_testbed::{Fixture, require_net_admin};
 
-use super::lab::{Lab, PATIENCE, has};
+use super::lab::{LEFT6, Lab, PATIENCE, RIGHT6, has};
 
 /// Programs that print a line for each case. Their peer echoes datagrams and connections, both at port 9100.
 const CALLS: &str = concat!(include_str!("common.py"), include_str!("cases.py"));
 const RARE: &str = concat!(include_str!("common.py"), include_str!("rare.py"));
 const SOCKETS: &str = concat!(include_str!("common.py"), include_str!("sockets.py"));
 const URGENT: &str = concat!(include_str!("common.py"), include_str!("urgent.py"));
+const ERRORS: &str = concat!(include_str!("common.py"), include_str!("errors.py"));
 const SIGNALS: &str = concat!(include_str!("common.py"), include_str!("signals.py"));
 
 /// The peer of the cases, of the kernel's: echoes until its thread's sockets are gone with the process.
@@ -20,12 +21,15 @@ fn serve(net: &Fixture) {
     let at: SocketAddr = (Fixture::RIGHT, 9100).into();
     let (udp, tcp) =
         net.right.run(|| (UdpSocket::bind(at).unwrap(), TcpListener::bind(at).unwrap()));
-    std::thread::spawn(move || {
-        let mut datagram = [0; 65_536];
-        while let Ok((len, from)) = udp.recv_from(&mut datagram) {
-            let _gone = udp.send_to(&datagram[..len], from);
-        }
-    });
+    let six = net.right.run(|| UdpSocket::bind((RIGHT6, 9100)).unwrap());
+    for udp in [udp, six] {
+        std::thread::spawn(move || {
+            let mut datagram = [0; 65_536];
+            while let Ok((len, from)) = udp.recv_from(&mut datagram) {
+                let _gone = udp.send_to(&datagram[..len], from);
+            }
+        });
+    }
     // On the other host, since it makes connections of its own.
     let accept = move || {
         // The address comes with the connection, which may be reset before anybody asks.
@@ -105,12 +109,17 @@ fn compare(cases: &str, least: usize) {
     let lab = Lab::new();
     // The peer takes octets in SYNs, without being asked to by an option.
     lab.net.right.sysctl("net/ipv4/tcp_fastopen", "1027").unwrap();
+    for limit in ["net/ipv4/icmp_ratelimit", "net/ipv6/icmp/ratelimit"] {
+        lab.net.right.sysctl(limit, "0").unwrap();
+    }
     serve(&lab.net);
-    let peer = Fixture::RIGHT.to_string();
+    // The kernel's stack of this host speaks IPv6, too.
+    lab.net.veth.left.speak_ipv6(LEFT6, 64).unwrap();
+    let (peer, six) = (Fixture::RIGHT.to_string(), RIGHT6.to_string());
     let run = |mut command: std::process::Command| {
         // A call that never ends is a difference, too.
         command.args(["/usr/bin/timeout", "-s", "KILL", "120"]);
-        command.args(["/usr/bin/python3", "-c", cases, &peer]).stdin(Stdio::null());
+        command.args(["/usr/bin/python3", "-c", cases, &peer, &six]).stdin(Stdio::null());
         let output = lab.net.left.run(|| command.output().unwrap());
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         let told = String::from_utf8(output.stdout).unwrap();
@@ -143,6 +152,11 @@ fn sockets_mean_the_same_on_weever_as_on_the_kernel() {
 #[test]
 fn urgent_octets_mean_the_same_on_weever_as_on_the_kernel() {
     compare(URGENT, 30);
+}
+
+#[test]
+fn queues_of_errors_mean_the_same_on_weever_as_on_the_kernel() {
+    compare(ERRORS, 10);
 }
 
 #[test]

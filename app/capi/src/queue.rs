@@ -177,7 +177,7 @@ impl Queue {
                 let buf = self.buffer(queue, Content::Received(datagram));
                 Event { socket, buf, ..Event::of(PACKET) }
             }
-            sockets::Event::Error(_, errno) => {
+            sockets::Event::Error(_, errno, _) => {
                 Event { socket, error: i32::from(errno), ..Event::of(ERROR) }
             }
             _ => Event { socket, ..Event::of(CLOSED) },

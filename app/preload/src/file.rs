@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::backlog::Backlog;
+use crate::errors::Errors;
 use crate::failure::{Answer, fail};
 use crate::inherited::Inherited;
 use crate::owners::Owner;
@@ -27,6 +28,8 @@ pub(crate) struct Udp {
     pub(crate) socket: Option<UdpSocket>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) received: Backlog,
+    /// The queue of errors.
+    pub(crate) errors: Errors,
     /// The program reads no more, or sends no more.
     pub(crate) deaf: bool,
     pub(crate) mute: bool,
@@ -170,6 +173,8 @@ pub(crate) struct Options {
     pub(crate) fast_open: u32,
     /// Seconds of `TCP_DEFER_ACCEPT` of a listener.
     pub(crate) defer_accept: u32,
+    /// `IP_RECVERR`, `IPV6_RECVERR`.
+    pub(crate) receive_errors: bool,
     /// `SO_OOBINLINE`.
     pub(crate) urgent_in_line: bool,
     /// `SO_RCVLOWAT`, if it is more than one.
@@ -223,11 +228,12 @@ impl File {
         error
             | match &self.kind {
                 Kind::Udp(udp) => {
-                    let readable = !udp.received.is_empty() || self.error != 0 || udp.deaf;
+                    let readable = !udp.received.is_empty() || udp.deaf;
                     bits(readable, IN)
                         | bits(!udp.blocked, OUT | libc::EPOLLWRBAND as u32)
                         | bits(udp.deaf, RDHUP)
                         | bits(udp.deaf && udp.mute, HUP)
+                        | bits(!udp.errors.is_empty(), ERR)
                 }
                 Kind::Listening(listening) => bits(!listening.pending.is_empty(), IN),
                 Kind::Stream(stream) => stream.readiness(&self.options),

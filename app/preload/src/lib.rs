@@ -34,6 +34,7 @@ mod datagram;
 mod deferred;
 mod environment;
 mod epoll;
+mod errors;
 mod failure;
 mod file;
 mod handover;

@@ -6,6 +6,7 @@ use weever_app_sockets::Info;
 use crate::address;
 use crate::backlog::Waiting;
 use crate::control;
+use crate::errors;
 use crate::failure::{Answer, Failure, fail};
 use crate::file::{File, Kind, Phase, Stream, Udp};
 use crate::parts::Places;
@@ -35,8 +36,8 @@ pub(crate) unsafe fn receive(
     mut message: Option<&mut msghdr>,
 ) -> Answer<Got> {
     if flags & libc::MSG_ERRQUEUE != 0 {
-        // Errors are told as Linux tells them without `IP_RECVERR`: the kernel's queue of them is empty.
-        return Err(Failure::Kernel);
+        // SAFETY: the caller's promise.
+        return unsafe { errors::receive(fd, places, message) };
     }
     // Octets that are discarded (`MSG_TRUNC`, tcp(7)) need no buffer.
     if flags & (MSG_TRUNC | libc::MSG_OOB) == 0 && places.is_nowhere() {

@@ -18,7 +18,8 @@ pub enum Kind {
     Data,
     /// The socket has an error: `offset` is the errno, `len` for `EMSGSIZE` the bytes of the longest
     /// IP packet that would have gone. With a frame, if there was one, whose packet info has both ends
-    /// of the datagram that it is about.
+    /// of the datagram that it is about. At its payload's place are the sender of the ICMP message that says so (16 bytes), the
+    /// message's length (two), and the message.
     Error,
     /// The socket can send again after it had no room. Without a frame.
     Writable,

@@ -3,6 +3,7 @@
 use weever_app_sockets::{AppQueue, Event, Handle};
 
 use super::{Sleeper, State, Watch};
+use crate::errors::is_fatal;
 use crate::file::{File, Kind, Listening, Phase, Stream};
 use crate::open;
 use crate::owners::Reason;
@@ -143,8 +144,16 @@ impl State {
 fn note(queue: &'static AppQueue, file: &mut File, event: Event<'static>) {
     match (&mut file.kind, event) {
         (Kind::Udp(udp), Event::Datagram(datagram)) => udp.received.push(datagram),
-        // Only connected sockets get errors (udp(7)).
-        (Kind::Udp(udp), Event::Error(_, errno)) if udp.peer.is_some() => file.error = errno.into(),
+        // Connected sockets get errors, and those that have asked for them (udp(7)).
+        (Kind::Udp(udp), Event::Error(_, errno, cause)) => {
+            let asked = file.options.receive_errors;
+            if asked || udp.peer.is_some() && is_fatal(cause.as_deref()) {
+                file.error = errno.into();
+            }
+            if asked {
+                udp.errors.push(errno.into(), cause);
+            }
+        }
         (Kind::Stream(stream), Event::Connected(handle)) => {
             stream.phase = Phase::Connected;
             if let Ok((local, _)) = queue.stream_ends(handle) {
