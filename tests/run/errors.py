@@ -137,6 +137,23 @@ def long_datagram():
 case("a long datagram", long_datagram)
 
 
+def too_long(level, name, family, to, asks):
+    """Nobody may cut it up. On the kernel's stack the call that sends fails as well."""
+    sock = asking(family, asks)
+    sock.connect(to)
+    sock.setsockopt(level, name, 2)
+    told_by(lambda: sock.send(bytes(3000)))
+    if not asks:
+        return
+    failed(sock)
+    told = queued(sock)
+    return told[0], told[1], told[3], told_by(lambda: sock.send(b"short"))
+
+
+case("too long, four", lambda: too_long(socket.IPPROTO_IP, 10, socket.AF_INET, ECHO, 1))
+case("too long, six", lambda: too_long(socket.IPPROTO_IPV6, 23, socket.AF_INET6, (PEER6, 9100), 1))
+
+
 def plain_receive():
     sock = asking(socket.AF_INET)
     sock.sendto(b"nobody", CLOSED)

@@ -99,6 +99,19 @@ def urgent_reading():
 case("no urgent data", urgent_reading)
 
 
+def longest():
+    sock = socket.socket(*UDP)
+    sock.settimeout(20)
+    told = []
+    for size in (65_400, 65_450, 65_507):
+        sock.sendto(bytes(size), ECHO)
+        told.append(len(sock.recv(70_000)))
+    return told, told_by(lambda: sock.sendto(bytes(65_508), ECHO))
+
+
+case("the longest datagrams", longest)
+
+
 # The end of a connection
 def lingering():
     stream = connected()

@@ -1,7 +1,7 @@
 //! Options that weever has: read from the kernel's socket, which has checked them, and passed on to the stack.
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET, c_int};
-use weever_app_sockets::{Congestion, StreamOption};
+use weever_app_sockets::{Congestion, Fragment, StreamOption};
 
 use crate::behind::option;
 use crate::failure::limit;
@@ -9,8 +9,10 @@ use crate::file::{Kind, Listening, Phase};
 use crate::state::State;
 
 /// The options that weever has, for a socket that comes to it.
-const ADOPTED: [(c_int, c_int); 25] = [
+const ADOPTED: [(c_int, c_int); 27] = [
     (SOL_SOCKET, libc::SO_OOBINLINE),
+    (IPPROTO_IP, libc::IP_MTU_DISCOVER),
+    (IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
     (IPPROTO_IP, libc::IP_RECVERR),
     (IPPROTO_IPV6, libc::IPV6_RECVERR),
     (SOL_SOCKET, libc::SO_RCVLOWAT),
@@ -53,6 +55,9 @@ pub(crate) fn adopt(state: &mut State, fd: c_int, place: u32) {
         let default = match (level, name) {
             (IPPROTO_IP, libc::IP_TTL) | (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => Some(64),
             (IPPROTO_IP, libc::IP_TOS) | (IPPROTO_IPV6, libc::IPV6_TCLASS) => Some(0),
+            (IPPROTO_IP, libc::IP_MTU_DISCOVER) | (IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
+                Some(libc::IP_PMTUDISC_WANT)
+            }
             _ => None,
         };
         let plain = default.is_some() && option::<c_int>(fd, level, name) == default;
@@ -139,6 +144,15 @@ pub(crate) fn adopt_one(state: &mut State, fd: c_int, place: u32, level: c_int, 
         }
         (IPPROTO_IP, libc::IP_RECVTOS) | (IPPROTO_IPV6, libc::IPV6_RECVTCLASS) => {
             options.class = either(fd, family, (libc::IP_RECVTOS, libc::IPV6_RECVTCLASS));
+        }
+        (IPPROTO_IP, libc::IP_MTU_DISCOVER) | (IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
+            options.send_fragment = match number() {
+                Some(libc::IP_PMTUDISC_DO) => Fragment::Never,
+                Some(libc::IP_PMTUDISC_PROBE) => Fragment::Probe,
+                Some(libc::IP_PMTUDISC_WANT) | None => Fragment::Want,
+                // `DONT`, and `INTERFACE` and `OMIT`, which heed no path's MTU.
+                Some(_) => Fragment::Allow,
+            };
         }
         (IPPROTO_IP, libc::IP_RECVERR) | (IPPROTO_IPV6, libc::IPV6_RECVERR) => {
             options.receive_errors = either(fd, family, (libc::IP_RECVERR, libc::IPV6_RECVERR));

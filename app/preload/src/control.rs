@@ -214,6 +214,7 @@ impl Sending {
         let send = SendOptions {
             hops: options.send_hops,
             traffic_class: options.send_class,
+            fragment: options.send_fragment,
             ..SendOptions::default()
         };
         Sending { options: send, segment: options.segment }

@@ -12,7 +12,7 @@ use crate::owners::Owner;
 use crate::passing::{Away, HeldListener};
 use crate::urgent::Urgent;
 use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, c_int};
-use weever_app_sockets::{StreamBuf, StreamInfo, TcpListener, TcpStream, UdpSocket};
+use weever_app_sockets::{Fragment, StreamBuf, StreamInfo, TcpListener, TcpStream, UdpSocket};
 
 pub(crate) const IN: u32 = EPOLLIN as u32 | libc::EPOLLRDNORM as u32;
 pub(crate) const OUT: u32 = EPOLLOUT as u32 | libc::EPOLLWRNORM as u32;
@@ -165,6 +165,8 @@ pub(crate) struct Options {
     pub(crate) send_hops: Option<u8>,
     /// `IP_TOS`, `IPV6_TCLASS`.
     pub(crate) send_class: Option<u8>,
+    /// `IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER`.
+    pub(crate) send_fragment: Fragment,
     /// `UDP_SEGMENT`.
     pub(crate) segment: u16,
     /// `UDP_GRO`.

@@ -88,7 +88,8 @@ fn copy(
         buffer = longer;
     }
     buffer.clear();
-    let start = buffer.head();
+    // The longest ones leave less room in front: it is enough for the headers of IP and UDP, and they go in pieces.
+    let start = buffer.head().min(u16::MAX.saturating_sub(u16::try_from(len).unwrap_or(u16::MAX)));
     let Some(last) = u16::try_from(len).ok().and_then(|len| start.checked_add(len)) else {
         return Err(buffer);
     };
