@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 
 use libfuzzer_sys::fuzz_target;
-use weever_app_ring::{AppEnd, Geometry, Kind, PacketInfo, StackEnd};
+use weever_app_ring::{About, AppEnd, Geometry, Kind, PackedAddr, PacketInfo, StackEnd};
 use weever_fuzz::Input;
 
 const GEOMETRY: Geometry = Geometry { ring_len: 64, frames: 16, frame_size: 256 };
@@ -62,7 +62,10 @@ impl Bench {
                 self.stack.unpark();
             }
             7 => {
-                self.stack.notify(1, Kind::Error, (111, 0), Some((&info).into())).ok()?;
+                let message = &[7; 1024][..word(script)? as usize % 1024];
+                let about =
+                    About { info: (&info).into(), sender: PackedAddr::default(), message };
+                self.stack.notify(1, Kind::Error, (111, 0), Some(about)).ok()?;
             }
             8 => {
                 let size = word(script)?;
@@ -98,6 +101,7 @@ impl Bench {
         while let Ok(Some(received)) = app.receive() {
             assert!(app.payload(&received).len() <= usize::from(GEOMETRY.payload_size()));
             if let Some(frame) = received.frame {
+                assert!(app.frames().cause(&frame).message.len() <= usize::from(GEOMETRY.payload_size()));
                 app.release(frame);
             }
         }

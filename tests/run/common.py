@@ -1,7 +1,7 @@
 # One case a line: its name and its result. Run on both stacks; the lines are compared.
 import array, ctypes, errno, fcntl, os, select, signal, socket, struct, sys, termios, threading, time
 
-PEER = sys.argv[1]
+PEER, PEER6 = sys.argv[1:3]
 ECHO = (PEER, 9100)
 CLOSED = (PEER, 9)
 LIBC = ctypes.CDLL(None, use_errno=True)

@@ -99,6 +99,19 @@ def urgent_reading():
 case("no urgent data", urgent_reading)
 
 
+def longest():
+    sock = socket.socket(*UDP)
+    sock.settimeout(20)
+    told = []
+    for size in (65_400, 65_450, 65_507):
+        sock.sendto(bytes(size), ECHO)
+        told.append(len(sock.recv(70_000)))
+    return told, told_by(lambda: sock.sendto(bytes(65_508), ECHO))
+
+
+case("the longest datagrams", longest)
+
+
 # The end of a connection
 def lingering():
     stream = connected()
@@ -132,6 +145,23 @@ def lingering_in_vain():
 
 
 case("SO_LINGER in vain", lingering_in_vain)
+
+
+def written_before_reset(first):
+    """The peer acts on octets that came right before the reset."""
+    listener = socket.create_server(("", 0))
+    listener.settimeout(10)
+    stream = connected()
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    if first:
+        stream.sendall(first)
+        whole(stream, len(first))
+    stream.sendall(b"call %d\n" % listener.getsockname()[1])
+    stream.close()
+    return told_by(lambda: bool(listener.accept()))
+
+
+case("octets right before a reset", lambda: (written_before_reset(b""), written_before_reset(b"before")))
 
 
 def disconnect(stream):

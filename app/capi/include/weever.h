@@ -56,7 +56,7 @@ typedef struct weever_info {
 /* What weever_aq_poll() found. Pointers that an event does not concern are NULL. */
 typedef struct weever_event {
     uint32_t type;  /* WEEVER_EVENT_… */
-    int32_t error;  /* for WEEVER_EVENT_ERROR: an errno */
+    int32_t error;  /* for WEEVER_EVENT_ERROR: an errno; for _URGENT: see there */
     weever_socket *socket;
     weever_buf *buf; /* for WEEVER_EVENT_PACKET and _OCTETS: yours, until it is freed or sent */
     weever_listener *listener; /* for WEEVER_EVENT_ACCEPTED */
@@ -71,7 +71,8 @@ enum {
     WEEVER_EVENT_CONNECTED = 5, /* a stream that was asked for is connected */
     WEEVER_EVENT_OCTETS = 6,    /* octets of the stream are in buf */
     WEEVER_EVENT_WRITABLE = 7,  /* the stream had no room and has some again */
-    WEEVER_EVENT_FINISHED = 8   /* the peer of the stream sends no more */
+    WEEVER_EVENT_FINISHED = 8,  /* the peer of the stream sends no more */
+    WEEVER_EVENT_URGENT = 9     /* the peer has announced urgent octets; the last is the error-th of those to come */
 };
 
 /* What weever_aq_poll() returns, besides a negative errno. */

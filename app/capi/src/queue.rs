@@ -94,6 +94,7 @@ const CONNECTED: u32 = 5;
 const OCTETS: u32 = 6;
 const WRITABLE: u32 = 7;
 const FINISHED: u32 = 8;
+const URGENT: u32 = 9;
 
 impl Queue {
     /// The queue for as long as C may hold what borrows it.
@@ -176,7 +177,7 @@ impl Queue {
                 let buf = self.buffer(queue, Content::Received(datagram));
                 Event { socket, buf, ..Event::of(PACKET) }
             }
-            sockets::Event::Error(_, errno) => {
+            sockets::Event::Error(_, errno, _) => {
                 Event { socket, error: i32::from(errno), ..Event::of(ERROR) }
             }
             _ => Event { socket, ..Event::of(CLOSED) },
@@ -202,6 +203,7 @@ impl Queue {
             }
             sockets::Event::Connected(_) => Event { stream, ..Event::of(CONNECTED) },
             sockets::Event::Writable(_) => Event { stream, ..Event::of(WRITABLE) },
+            sockets::Event::Urgent(_, ahead) => Event { stream, error: ahead, ..Event::of(URGENT) },
             sockets::Event::Finished(_) => Event { stream, ..Event::of(FINISHED) },
             _ => Event { stream, ..Event::of(CLOSED) },
         })

@@ -275,7 +275,7 @@ pub unsafe extern "C" fn weever_socket_read(
         };
         let datagram = match event {
             Event::Datagram(datagram) => datagram,
-            Event::Error(_, errno) => {
+            Event::Error(_, errno, _) => {
                 return Err(Failure::new(errno.into(), "an error came to the socket"));
             }
             _ => return Err(Error::Disconnected.into()),

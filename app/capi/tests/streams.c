@@ -114,6 +114,19 @@ static void without_copies(weever_listener *listener)
     EXPECT(weever_stream_write(event.stream, "more", 4), -EPIPE);
     EXPECT(weever_aq_commit(server), 0);
 
+    /* Half closed: what the client still sends is urgent, up to the mark. */
+    EXPECT(weever_stream_set(stream, WEEVER_STREAM_CORK, 1), 0);
+    EXPECT(weever_stream_write(stream, "stop!", 5), 5);
+    EXPECT(weever_stream_set(stream, WEEVER_STREAM_URGENT, 0), 0);
+    EXPECT(weever_stream_write(stream, "go", 2), 2);
+    EXPECT(weever_stream_set(stream, WEEVER_STREAM_CORK, 0), 0);
+    EXPECT(weever_aq_commit(client), 0);
+    event = next(server, WEEVER_EVENT_URGENT);
+    EXPECT(event.stream == accepted.stream && event.error == 5, 1);
+    event = next(server, WEEVER_EVENT_OCTETS);
+    EXPECT(weever_buf_len(event.buf), 7);
+    EXPECT(weever_aq_buffer_free(server, event.buf), 0);
+
     event = next(client, WEEVER_EVENT_OCTETS);
     EXPECT(weever_stream_opaque_get(event.stream) == &ends, 1);
     EXPECT(memcmp(weever_buf_data(event.buf), "answer", 6), 0);

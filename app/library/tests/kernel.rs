@@ -125,10 +125,16 @@ fn errors_reach_the_socket_that_they_are_about() {
         let other = queue.bind_udp(any(PORT)).unwrap();
         let ours = queue.connect_udp(any(0), (Fixture::RIGHT, 9).into()).unwrap();
         queue.send(ours, b"nobody is there").unwrap();
-        assert!(matches!(next(&queue), Event::Error(socket, ECONNREFUSED) if socket == ours));
+        assert!(matches!(next(&queue), Event::Error(socket, ECONNREFUSED, Some(cause)) if {
+            let quoted = cause.message().ends_with(b"nobody is there");
+            let ends = (cause.sender(), cause.remote());
+            socket == ours && quoted && ends == (Some(Fixture::RIGHT.into()), (Fixture::RIGHT, 9).into())
+        }));
         let whole = SendOptions { fragment: Fragment::Never, ..SendOptions::default() };
         queue.send_to(other, &[7; 3000], (Fixture::RIGHT, 9).into(), whole).unwrap();
-        assert!(matches!(next(&queue), Event::Error(socket, EMSGSIZE) if socket == other));
+        assert!(matches!(next(&queue), Event::Error(socket, EMSGSIZE, Some(cause)) if {
+            socket == other && cause.sender().is_none() && cause.mtu() == 1500
+        }));
 
         // The kernel's programs are told in the same way of ports that nobody here has.
         client.connect((OURS, 9)).unwrap();

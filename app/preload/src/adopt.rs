@@ -1,7 +1,7 @@
 //! Options that weever has: read from the kernel's socket, which has checked them, and passed on to the stack.
 
 use libc::{IPPROTO_IP, IPPROTO_IPV6, IPPROTO_TCP, SOL_SOCKET, c_int};
-use weever_app_sockets::{Congestion, StreamOption};
+use weever_app_sockets::{Congestion, Fragment, StreamOption};
 
 use crate::behind::option;
 use crate::failure::limit;
@@ -9,7 +9,12 @@ use crate::file::{Kind, Listening, Phase};
 use crate::state::State;
 
 /// The options that weever has, for a socket that comes to it.
-const ADOPTED: [(c_int, c_int); 22] = [
+const ADOPTED: [(c_int, c_int); 27] = [
+    (SOL_SOCKET, libc::SO_OOBINLINE),
+    (IPPROTO_IP, libc::IP_MTU_DISCOVER),
+    (IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
+    (IPPROTO_IP, libc::IP_RECVERR),
+    (IPPROTO_IPV6, libc::IPV6_RECVERR),
     (SOL_SOCKET, libc::SO_RCVLOWAT),
     (SOL_SOCKET, libc::SO_RCVBUF),
     (SOL_SOCKET, libc::SO_SNDBUF),
@@ -50,6 +55,9 @@ pub(crate) fn adopt(state: &mut State, fd: c_int, place: u32) {
         let default = match (level, name) {
             (IPPROTO_IP, libc::IP_TTL) | (IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => Some(64),
             (IPPROTO_IP, libc::IP_TOS) | (IPPROTO_IPV6, libc::IPV6_TCLASS) => Some(0),
+            (IPPROTO_IP, libc::IP_MTU_DISCOVER) | (IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
+                Some(libc::IP_PMTUDISC_WANT)
+            }
             _ => None,
         };
         let plain = default.is_some() && option::<c_int>(fd, level, name) == default;
@@ -79,11 +87,17 @@ impl Default for Time {
     }
 }
 
+/// Whether an option is on that both families have; a socket of IPv6 may have it for either.
+fn either(fd: c_int, family: c_int, (four, six): (c_int, c_int)) -> bool {
+    let is_on = |level, name| option::<c_int>(fd, level, name) == Some(1);
+    is_on(IPPROTO_IP, four) || family == libc::AF_INET6 && is_on(IPPROTO_IPV6, six)
+}
+
 /// Passes on one option, with the value that the kernel has accepted.
 pub(crate) fn adopt_one(state: &mut State, fd: c_int, place: u32, level: c_int, name: c_int) {
     let number = || option::<c_int>(fd, level, name);
     let Some(file) = state.files.get_mut(place) else { return };
-    let on = number() == Some(1);
+    let (on, family) = (number() == Some(1), file.family);
     let options = &mut file.options;
     match (level, name) {
         (SOL_SOCKET, libc::SO_RCVTIMEO) => {
@@ -118,14 +132,35 @@ pub(crate) fn adopt_one(state: &mut State, fd: c_int, place: u32, level: c_int, 
             options.low_water = number().and_then(|least| usize::try_from(least).ok()).unwrap_or(0);
             state.touch(place);
         }
+        (SOL_SOCKET, libc::SO_OOBINLINE) => {
+            options.urgent_in_line = on;
+            state.touch(place);
+        }
         (IPPROTO_IP, libc::IP_PKTINFO) | (IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => {
-            options.packet_info = on || options.packet_info && level != IPPROTO_IPV6;
+            options.packet_info = either(fd, family, (libc::IP_PKTINFO, libc::IPV6_RECVPKTINFO));
         }
         (IPPROTO_IP, libc::IP_RECVTTL) | (IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT) => {
-            options.hops = on || options.hops && level != IPPROTO_IPV6;
+            options.hops = either(fd, family, (libc::IP_RECVTTL, libc::IPV6_RECVHOPLIMIT));
         }
         (IPPROTO_IP, libc::IP_RECVTOS) | (IPPROTO_IPV6, libc::IPV6_RECVTCLASS) => {
-            options.class = on || options.class && level != IPPROTO_IPV6;
+            options.class = either(fd, family, (libc::IP_RECVTOS, libc::IPV6_RECVTCLASS));
+        }
+        (IPPROTO_IP, libc::IP_MTU_DISCOVER) | (IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
+            options.send_fragment = match number() {
+                Some(libc::IP_PMTUDISC_DO) => Fragment::Never,
+                Some(libc::IP_PMTUDISC_PROBE) => Fragment::Probe,
+                Some(libc::IP_PMTUDISC_WANT) | None => Fragment::Want,
+                // `DONT`, and `INTERFACE` and `OMIT`, which heed no path's MTU.
+                Some(_) => Fragment::Allow,
+            };
+        }
+        (IPPROTO_IP, libc::IP_RECVERR) | (IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+            options.receive_errors = either(fd, family, (libc::IP_RECVERR, libc::IPV6_RECVERR));
+            if let Kind::Udp(udp) = &mut file.kind
+                && !options.receive_errors
+            {
+                udp.errors.clear();
+            }
         }
         (SOL_SOCKET, libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS) => {
             if on {

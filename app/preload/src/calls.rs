@@ -9,7 +9,7 @@ use libc::{sockaddr, socklen_t, timespec};
 use crate::failure::{Answer, Failure, fail};
 use crate::numbers::{self, Meaning};
 use crate::state::lock;
-use crate::{address, behind, connect, log, options, real};
+use crate::{address, behind, connect, log, options, owners, real};
 
 /// The result of a call in C's manner, or the next library's.
 pub(crate) fn answer<T>(answer: Answer<T>, failed: T, kernel: impl FnOnce() -> T) -> T {
@@ -138,7 +138,22 @@ calls! {
         if !is_ours(fd) {
             return real::ioctl(fd, request, argument);
         }
-        answer(options::control(fd, request, argument), -1, || real::ioctl(fd, request, argument))
+        let done = answer(options::control(fd, request, argument), -1, || real::ioctl(fd, request, argument));
+        if owners::is_changed_by_ioctl(request)
+            && let Some(place) = numbers::file(fd)
+        {
+            lock().note_owner(fd, place);
+        }
+        done
+    }
+
+    /// Whether the next octet of a connection is the urgent one.
+    fn sockatmark(fd: c_int) -> c_int {
+        let mut at_mark: c_int = 0;
+        match ioctl(fd, options::SIOCATMARK, (&raw mut at_mark).cast()) {
+            -1 => -1,
+            _ => at_mark,
+        }
     }
 }
 

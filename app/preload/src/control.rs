@@ -4,10 +4,11 @@ use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use libc::{
-    AF_INET, IPPROTO_IP, IPPROTO_IPV6, MSG_CTRUNC, SOL_SOCKET, c_int, in_addr, in_pktinfo,
-    in6_addr, in6_pktinfo, msghdr,
+    AF_INET, IPPROTO_IP, IPPROTO_IPV6, MSG_CTRUNC, SO_EE_ORIGIN_ICMP, SO_EE_ORIGIN_ICMP6,
+    SO_EE_ORIGIN_LOCAL, SOL_SOCKET, c_int, in_addr, in_pktinfo, in6_addr, in6_pktinfo, msghdr,
+    sock_extended_err, sockaddr_in, sockaddr_in6,
 };
-use weever_app_sockets::{Info, SendOptions};
+use weever_app_sockets::{Cause, Info, SendOptions};
 
 use crate::file::Options;
 
@@ -54,6 +55,69 @@ pub(crate) unsafe fn write(
     let Writer { message, used, cut } = out;
     message.msg_controllen = used as _;
     if cut { MSG_CTRUNC } else { 0 }
+}
+
+/// Writes an error of the queue of errors (ip(7), `IP_RECVERR`); returns the flags of the answer.
+///
+/// # Safety
+/// As [`write`].
+pub(crate) unsafe fn write_error(
+    message: &mut msghdr,
+    family: c_int,
+    errno: c_int,
+    cause: &Cause,
+) -> c_int {
+    let icmp = cause.message();
+    let word = icmp.get(4..8).and_then(|word| word.first_chunk().copied()).map(u32::from_be_bytes);
+    let word = word.unwrap_or(0);
+    let (origin, info) = match (cause.sender(), icmp.first()) {
+        (None, _) => (SO_EE_ORIGIN_LOCAL, cause.mtu().into()),
+        (Some(IpAddr::V6(_)), _) => (SO_EE_ORIGIN_ICMP6, word),
+        // A parameter problem's pointer is the first byte.
+        (_, Some(12)) => (SO_EE_ORIGIN_ICMP, word >> 24),
+        _ => (SO_EE_ORIGIN_ICMP, cause.mtu().into()),
+    };
+    let told = sock_extended_err {
+        ee_errno: errno as u32,
+        ee_origin: origin,
+        ee_type: icmp.first().copied().unwrap_or(0),
+        ee_code: icmp.get(1).copied().unwrap_or(0),
+        ee_pad: 0,
+        ee_info: info,
+        ee_data: 0,
+    };
+    let mut out = Writer { message, used: 0, cut: false };
+    // SAFETY: all zero is valid; the caller's promise.
+    unsafe {
+        if family == AF_INET {
+            let mut offender: sockaddr_in = std::mem::zeroed();
+            if let Some(IpAddr::V4(four)) = cause.sender() {
+                offender.sin_family = AF_INET as _;
+                offender.sin_addr.s_addr = u32::from_ne_bytes(four.octets());
+            }
+            out.put(IPPROTO_IP, libc::IP_RECVERR, &(Told { told, offender }));
+        } else {
+            let mut offender: sockaddr_in6 = std::mem::zeroed();
+            if let Some(sender) = cause.sender() {
+                offender.sin6_family = libc::AF_INET6 as _;
+                offender.sin6_addr.s6_addr = match sender {
+                    IpAddr::V4(four) => four.to_ipv6_mapped().octets(),
+                    IpAddr::V6(six) => six.octets(),
+                };
+            }
+            out.put(IPPROTO_IPV6, libc::IPV6_RECVERR, &(Told { told, offender }));
+        }
+    }
+    let Writer { message, used, cut } = out;
+    message.msg_controllen = used as _;
+    if cut { MSG_CTRUNC } else { 0 }
+}
+
+/// An error with the address of the message's sender.
+#[repr(C)]
+struct Told<A> {
+    told: sock_extended_err,
+    offender: A,
 }
 
 fn time(clock: libc::clockid_t) -> i128 {
@@ -150,6 +214,7 @@ impl Sending {
         let send = SendOptions {
             hops: options.send_hops,
             traffic_class: options.send_class,
+            fragment: options.send_fragment,
             ..SendOptions::default()
         };
         Sending { options: send, segment: options.segment }

@@ -5,14 +5,18 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::backlog::Backlog;
+use crate::errors::Errors;
 use crate::failure::{Answer, fail};
 use crate::inherited::Inherited;
+use crate::owners::Owner;
 use crate::passing::{Away, HeldListener};
+use crate::urgent::Urgent;
 use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, c_int};
-use weever_app_sockets::{StreamBuf, StreamInfo, TcpListener, TcpStream, UdpSocket};
+use weever_app_sockets::{Fragment, StreamBuf, StreamInfo, TcpListener, TcpStream, UdpSocket};
 
 pub(crate) const IN: u32 = EPOLLIN as u32 | libc::EPOLLRDNORM as u32;
 pub(crate) const OUT: u32 = EPOLLOUT as u32 | libc::EPOLLWRNORM as u32;
+pub(crate) const PRI: u32 = libc::EPOLLPRI as u32;
 pub(crate) const ERR: u32 = EPOLLERR as u32;
 pub(crate) const HUP: u32 = EPOLLHUP as u32;
 pub(crate) const RDHUP: u32 = EPOLLRDHUP as u32;
@@ -24,6 +28,8 @@ pub(crate) struct Udp {
     pub(crate) socket: Option<UdpSocket>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) received: Backlog,
+    /// The queue of errors.
+    pub(crate) errors: Errors,
     /// The program reads no more, or sends no more.
     pub(crate) deaf: bool,
     pub(crate) mute: bool,
@@ -87,6 +93,8 @@ pub(crate) struct Stream {
     pub(crate) shared: bool,
     /// The stream is on no queue of this process; another one may have it.
     pub(crate) away: Option<Away>,
+    /// The peer's urgent octet.
+    pub(crate) urgent: Option<Urgent>,
     /// How the connection is doing, after it was asked for.
     pub(crate) info: Option<StreamInfo>,
 }
@@ -114,13 +122,17 @@ impl Stream {
             more: false,
             shared: false,
             away: None,
+            urgent: None,
             info: None,
         }
     }
 
-    /// Whether at least this many octets can be read.
-    fn has(&self, low_water: usize) -> bool {
-        !self.received.is_empty() && (low_water <= 1 || self.readable() >= low_water)
+    /// Whether as many octets can be read as the program waits for. An urgent octet that is not read in line counts for none
+    /// when it is the next.
+    fn has(&self, options: &Options) -> bool {
+        let besides = usize::from(!options.urgent_in_line && self.is_at_mark());
+        let least = options.low_water.max(1) + besides;
+        !self.received.is_empty() && (least <= 1 || self.readable() >= least)
     }
 
     /// Octets that can be read now.
@@ -153,6 +165,8 @@ pub(crate) struct Options {
     pub(crate) send_hops: Option<u8>,
     /// `IP_TOS`, `IPV6_TCLASS`.
     pub(crate) send_class: Option<u8>,
+    /// `IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER`.
+    pub(crate) send_fragment: Fragment,
     /// `UDP_SEGMENT`.
     pub(crate) segment: u16,
     /// `UDP_GRO`.
@@ -161,6 +175,10 @@ pub(crate) struct Options {
     pub(crate) fast_open: u32,
     /// Seconds of `TCP_DEFER_ACCEPT` of a listener.
     pub(crate) defer_accept: u32,
+    /// `IP_RECVERR`, `IPV6_RECVERR`.
+    pub(crate) receive_errors: bool,
+    /// `SO_OOBINLINE`.
+    pub(crate) urgent_in_line: bool,
     /// `SO_RCVLOWAT`, if it is more than one.
     pub(crate) low_water: usize,
     /// `SO_LINGER` of more than zero seconds: how long a close waits.
@@ -195,6 +213,8 @@ pub(crate) struct File {
     pub(crate) kernel: bool,
     /// `posix_spawn` was told to duplicate it in a child.
     pub(crate) bequeathed: bool,
+    /// Gets signals.
+    pub(crate) owner: Option<Box<Owner>>,
     /// `SO_ERROR`.
     pub(crate) error: c_int,
     pub(crate) options: Options,
@@ -210,14 +230,15 @@ impl File {
         error
             | match &self.kind {
                 Kind::Udp(udp) => {
-                    let readable = !udp.received.is_empty() || self.error != 0 || udp.deaf;
+                    let readable = !udp.received.is_empty() || udp.deaf;
                     bits(readable, IN)
                         | bits(!udp.blocked, OUT | libc::EPOLLWRBAND as u32)
                         | bits(udp.deaf, RDHUP)
                         | bits(udp.deaf && udp.mute, HUP)
+                        | bits(!udp.errors.is_empty(), ERR)
                 }
                 Kind::Listening(listening) => bits(!listening.pending.is_empty(), IN),
-                Kind::Stream(stream) => stream.readiness(self.options.low_water),
+                Kind::Stream(stream) => stream.readiness(&self.options),
             }
     }
 }
@@ -228,7 +249,7 @@ impl File {
         match &mut self.kind {
             Kind::Udp(udp) => udp.received.forget(),
             Kind::Stream(stream) => {
-                stream.offset = 0;
+                (stream.offset, stream.urgent) = (0, None);
                 std::mem::take(&mut stream.received).into_iter().for_each(std::mem::forget);
             }
             Kind::Listening(_) => {}
@@ -272,17 +293,18 @@ impl File {
 }
 
 impl Stream {
-    fn readiness(&self, low_water: usize) -> u32 {
+    fn readiness(&self, options: &Options) -> u32 {
         match self.phase {
             // A deferred SYN waits for the octets that it carries.
             Phase::Connecting => bits(self.fast && !self.blocked, OUT),
             // Another process may have it; each use claims it.
             Phase::Connected if self.away.is_some() => 0,
             // As Linux: everything is ready, since nothing would block.
-            Phase::Over => IN | OUT | HUP | RDHUP,
+            Phase::Over => IN | OUT | HUP | RDHUP | bits(self.has_urgent(), PRI),
             Phase::Connected => {
                 let ended = self.finished || self.deaf;
-                bits(self.has(low_water) || ended, IN)
+                bits(self.has(options) || ended, IN)
+                    | bits(self.has_urgent(), PRI)
                     | bits(ended, RDHUP)
                     | bits(!self.blocked || self.mute, OUT)
                     | bits(ended && self.mute, HUP)

@@ -100,7 +100,7 @@ pub(crate) fn start(config: &QueueConfig) -> Result<Box<dyn Backend>, Unavailabl
 }
 
 /// Blocks all signals in this thread and the threads that it starts; returns the previous signal mask.
-fn block_signals() -> libc::sigset_t {
+pub(crate) fn block_signals() -> libc::sigset_t {
     let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     // SAFETY: two sets to write, of which the first is written before it is read.
     unsafe {

@@ -40,6 +40,7 @@ pub(crate) fn file(family: c_int, kind: Kind) -> File {
         local: address::unspecified(family),
         kernel: false,
         bequeathed: false,
+        owner: None,
         error: 0,
         options: Options::default(),
         watchers: Vec::new(),
@@ -53,6 +54,8 @@ impl State {
         // SAFETY: it has no pointers.
         let flags = unsafe { real::fcntl(fd, libc::F_GETFL, 0) };
         file.nonblocking = flags & libc::O_NONBLOCK != 0;
+        // SAFETY: it has no pointers.
+        let is_owned = unsafe { real::fcntl(fd, libc::F_GETOWN, 0) } != 0;
         file.v6_only = is_v6_only(fd, file.family);
         let timeout = |name| option::<Timeval>(fd, SOL_SOCKET, name).and_then(|t| limit(t.0));
         file.options.receive_timeout = timeout(libc::SO_RCVTIMEO);
@@ -68,6 +71,9 @@ impl State {
             return Err(Failure::Kernel);
         }
         crate::adopt::adopt(self, fd, place);
+        if is_owned {
+            self.note_owner(fd, place);
+        }
         self.adopt_interest(fd, place);
         self.adopt_twins(fd, place);
         Ok(place)

@@ -92,6 +92,9 @@ unsafe fn membership(
     }
 }
 
+/// Asks whether the next octet is the urgent one (`asm-generic/sockios.h`).
+pub(crate) const SIOCATMARK: libc::c_ulong = 0x8905;
+
 /// Times that a connection's state is looked for, a millisecond apart.
 const INFO_LOOKS: u32 = 100;
 
@@ -239,7 +242,11 @@ pub(crate) unsafe fn control(
             return Err(crate::failure::Failure::Kernel);
         }
         (libc::FIONREAD | libc::TIOCOUTQ, Kind::Listening(_)) => return fail(libc::EINVAL),
-        (libc::FIONREAD, Kind::Stream(stream)) => stream.readable(),
+        (libc::FIONREAD, Kind::Stream(stream)) => match stream.before_mark() {
+            Some(before) if !file.options.urgent_in_line => before,
+            _ => stream.readable(),
+        },
+        (SIOCATMARK, Kind::Stream(stream)) => stream.is_at_mark().into(),
         (libc::FIONREAD, Kind::Udp(udp)) => match udp.received.first() {
             Some(first) => first.len(),
             None => return Err(crate::failure::Failure::Kernel),

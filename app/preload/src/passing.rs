@@ -388,7 +388,7 @@ impl Stream {
     pub(crate) fn go_away(&mut self, away: Away) {
         self.received.clear();
         (self.stream, self.offset, self.phase) = (None, 0, Phase::Connected);
-        (self.finished, self.blocked) = (false, false);
+        (self.finished, self.blocked, self.urgent) = (false, false, None);
         self.away = Some(away);
     }
 }

@@ -14,7 +14,7 @@ use crate::file::Kind;
 use crate::passing::Inheritance;
 use crate::real;
 use crate::state::{Held, State, lock};
-use crate::{environment, inside, interfaces, log, numbers, rings, signals};
+use crate::{environment, inside, interfaces, log, numbers, owners, rings, signals};
 
 /// The lock, while a fork is under way.
 struct Fork(UnsafeCell<Option<(MutexGuard<'static, State>, Inheritance)>>);
@@ -69,6 +69,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     signals::inherit();
+    owners::inherit();
     let Some((mut held, inheritance)) = take() else { return };
     held.inherit(inheritance);
 }

@@ -121,6 +121,7 @@ impl State {
                     self.open_waiting();
                     inside::admit();
                 }
+                self.watch_for_owners();
                 self.queue.ok_or(Failure::Kernel)
             }
             // The stack that was there may come back.

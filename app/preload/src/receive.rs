@@ -6,11 +6,13 @@ use weever_app_sockets::Info;
 use crate::address;
 use crate::backlog::Waiting;
 use crate::control;
+use crate::errors;
 use crate::failure::{Answer, Failure, fail};
 use crate::file::{File, Kind, Phase, Stream, Udp};
 use crate::parts::Places;
 use crate::real;
 use crate::state::{Held, State};
+use crate::urgent::{self, Stretch};
 use crate::wait::{Direction, until_signal};
 
 /// Octets that a program has read before the stack is told in the middle of its work.
@@ -34,11 +36,11 @@ pub(crate) unsafe fn receive(
     mut message: Option<&mut msghdr>,
 ) -> Answer<Got> {
     if flags & libc::MSG_ERRQUEUE != 0 {
-        // Errors are told as Linux tells them without `IP_RECVERR`: the kernel's queue of them is empty.
-        return Err(Failure::Kernel);
+        // SAFETY: the caller's promise.
+        return unsafe { errors::receive(fd, places, message) };
     }
     // Octets that are discarded (`MSG_TRUNC`, tcp(7)) need no buffer.
-    if flags & MSG_TRUNC == 0 && places.is_nowhere() {
+    if flags & (MSG_TRUNC | libc::MSG_OOB) == 0 && places.is_nowhere() {
         return fail(libc::EFAULT);
     }
     let mut done = 0;
@@ -56,6 +58,9 @@ pub(crate) unsafe fn receive(
                 held.use_or_wait(place)?;
                 // SAFETY: the caller's promise.
                 return unsafe { datagram(held, place, fd, places, flags, &mut message) };
+            }
+            if flags & libc::MSG_OOB != 0 {
+                return urgent::receive(held, place, places, flags);
             }
             stream(held, place, (places, flags), &mut done)
         };
@@ -80,17 +85,14 @@ fn stream(
 ) -> Answer<Option<Got>> {
     let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
     let Kind::Stream(stream) = &mut file.kind else { return fail(libc::ENOTCONN) };
-    if flags & libc::MSG_OOB != 0 {
-        // There is never an urgent octet to read (tcp(7)).
-        return fail(libc::EINVAL);
-    }
     let whole = flags & MSG_WAITALL != 0 && flags & MSG_PEEK == 0;
     let least = file.options.low_water.clamp(1, places.len().max(1));
-    octets(stream, &mut file.error, places, flags, done)?;
+    let in_line = file.options.urgent_in_line;
+    let at_mark = octets(stream, &mut file.error, places, (flags, in_line), done)?;
     let ended = stream.finished || stream.deaf || stream.phase == Phase::Over;
     // A call without room waits for octets as well.
     let full = *done == places.len() && (*done > 0 || !stream.received.is_empty());
-    if !(full || ended || *done >= least && !whole) {
+    if !(full || ended || at_mark || *done >= least && !whole) {
         return Ok(None);
     }
     if stream.shared {
@@ -102,51 +104,64 @@ fn stream(
     Ok(Some(Got { octets: *done, flags: 0 }))
 }
 
-/// Copies octets of a stream, behind those that are `done`.
+/// Copies octets of a stream, behind those that are `done`; whether the call is to end at the mark of urgent data.
 fn octets(
     stream: &mut Stream,
     error: &mut c_int,
     places: &Places<'_>,
-    flags: c_int,
+    (flags, in_line): (c_int, bool),
     done: &mut usize,
-) -> Answer<()> {
+) -> Answer<bool> {
     if stream.phase == Phase::Connecting {
-        return Ok(());
+        return Ok(false);
+    }
+    if flags & MSG_PEEK != 0 {
+        // It begins anew after it has waited for more.
+        *done = 0;
+    }
+    let stretch = stream.stretch(in_line, *done, places.len() - *done);
+    if stretch.skips && flags & MSG_PEEK == 0 {
+        stream.advance(1);
     }
     if stream.received.is_empty() && *done == 0 && *error != 0 {
         return fail(std::mem::take(error));
     }
     if flags & MSG_PEEK != 0 {
-        if flags & MSG_TRUNC != 0 {
-            *done = stream.readable().min(places.len());
-            return Ok(());
-        }
-        let mut skip = stream.offset;
-        for there in &stream.received {
-            *done += places.fill(*done, &there.octets()[skip..]);
-            skip = 0;
-        }
-        return Ok(());
+        *done = peek(stream, places, flags, &stretch);
+        return Ok(stretch.ends);
     }
-    while *done < places.len()
+    let mut left = stretch.most;
+    while left > 0
         && let Some(first) = stream.received.front()
     {
         let rest = &first.octets()[stream.offset..];
+        let part = &rest[..rest.len().min(left)];
         // MSG_TRUNC on a stream discards (tcp(7)).
-        let most = places.len() - *done;
-        let copied = match flags & MSG_TRUNC != 0 {
-            true => rest.len().min(most),
-            false => places.fill(*done, rest),
-        };
-        *done += copied;
-        if copied == rest.len() {
-            stream.received.pop_front();
-            stream.offset = 0;
-        } else {
-            stream.offset += copied;
+        if flags & MSG_TRUNC == 0 {
+            places.fill(*done, part);
         }
+        let copied = part.len();
+        (*done, left) = (*done + copied, left - copied);
+        stream.advance(copied);
     }
-    Ok(())
+    Ok(stretch.ends)
+}
+
+/// Copies octets that stay; how many.
+fn peek(stream: &Stream, places: &Places<'_>, flags: c_int, stretch: &Stretch) -> usize {
+    let mut skip = stream.offset + usize::from(stretch.skips);
+    let mut done = 0;
+    for there in &stream.received {
+        let octets = there.octets();
+        let rest = &octets[skip.min(octets.len())..];
+        skip -= octets.len() - rest.len();
+        let part = &rest[..rest.len().min(stretch.most - done)];
+        if flags & MSG_TRUNC == 0 {
+            places.fill(done, part);
+        }
+        done += part.len();
+    }
+    done
 }
 
 /// Takes a datagram, of weever's or of the kernel's socket beside it.

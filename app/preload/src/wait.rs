@@ -196,6 +196,16 @@ fn sleep(mut held: Held, watch: Watch, kernel: &mut [pollfd], until: Until) -> A
     Ok(held)
 }
 
+/// Takes what has come, or sleeps until something comes.
+pub(crate) fn for_any(mut held: Held) -> Answer<()> {
+    if held.pump() {
+        return Ok(());
+    }
+    let watch = Watch::List { files: Vec::new(), sets: Vec::new() };
+    sleep(held, watch, &mut [], Until { limit: None, mask: std::ptr::null(), restarts: false })
+        .map(drop)
+}
+
 /// `ppoll` as the kernel has it.
 fn wait_for(entries: &mut [pollfd], limit: Option<Duration>, mask: *const sigset_t) -> c_int {
     let limit = limit.map(timespec_of);

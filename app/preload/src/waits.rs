@@ -11,7 +11,7 @@ use crate::failure::{Answer, fail};
 use crate::numbers::{self, Meaning};
 use crate::state::lock;
 use crate::wait::{Moment, is_watched, poll as poll_ours};
-use crate::{closing, collect, epoll, real};
+use crate::{closing, collect, epoll, owners, real};
 
 calls! {
     /// Waits for descriptors.
@@ -184,6 +184,11 @@ calls! {
         let done = real::fcntl(fd, command, argument);
         if done < 0 {
             return done;
+        }
+        if owners::is_changed_by(command)
+            && let Some(place) = numbers::file(fd)
+        {
+            lock().note_owner(fd, place);
         }
         match command {
             libc::F_SETFL if numbers::file(fd).is_some() => {

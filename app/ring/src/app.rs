@@ -1,12 +1,13 @@
 //! The application's end of a channel.
 
 use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::doorbell::Doorbell;
 use crate::entry::{Entry, Kind, NO_FRAME, SocketId};
-use crate::info::{PackedInfo, PacketInfo};
+use crate::info::{About, PackedInfo, PacketInfo};
 use crate::layout::{ChannelError, Geometry, INFO_SIZE};
 use crate::memory::SharedMemory;
 use crate::ring::{Consumer, Producer};
@@ -84,6 +85,19 @@ impl Frames {
         self.packed_info(frame).into()
     }
 
+    /// The cause of an error, in the frame that came with it.
+    pub fn cause(&self, frame: &Frame) -> Cause {
+        let mut head = [0; About::HEAD];
+        self.memory.read(frame.index, INFO_SIZE, &mut head);
+        let (sender, len) = head.split_at(16);
+        let len = u16::from_ne_bytes([len[0], len[1]]);
+        // A length beyond the frame is no message.
+        let message = self.bytes(frame, INFO_SIZE + About::HEAD as u16, len).into();
+        let octets = *sender.first_chunk::<16>().unwrap_or(&[0; 16]);
+        let sender = Ipv6Addr::from(octets).to_canonical();
+        Cause { sender: (!sender.is_unspecified()).then_some(sender), message }
+    }
+
     /// The same as it lies there.
     #[inline]
     pub fn packed_info(&self, frame: &Frame) -> PackedInfo {
@@ -91,6 +105,15 @@ impl Frames {
         self.memory.read(frame.index, 0, &mut bytes);
         PackedInfo::from_bytes(&bytes)
     }
+}
+
+/// Who has found an error about a datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// The sender of an ICMP message about it; `None` if this host has found it.
+    pub sender: Option<IpAddr>,
+    /// The message from its type on.
+    pub message: Box<[u8]>,
 }
 
 /// One entry of the receive ring.
@@ -109,6 +132,13 @@ pub struct Received {
     pub len: u16,
     /// How many entries with more of the same datagram follow. Only the first has packet info.
     pub more: u8,
+}
+
+impl Received {
+    /// The value of an entry that has no frame: `offset` and `len` as one number.
+    pub fn value(&self) -> u32 {
+        u32::from(self.offset) | u32::from(self.len) << 16
+    }
 }
 
 /// Why a frame could not be submitted. It comes back with the error.

@@ -18,7 +18,8 @@ pub enum Kind {
     Data,
     /// The socket has an error: `offset` is the errno, `len` for `EMSGSIZE` the bytes of the longest
     /// IP packet that would have gone. With a frame, if there was one, whose packet info has both ends
-    /// of the datagram that it is about.
+    /// of the datagram that it is about. At its payload's place are the sender of the ICMP message that says so (16 bytes), the
+    /// message's length (two), and the message.
     Error,
     /// The socket can send again after it had no room. Without a frame.
     Writable,
@@ -58,6 +59,10 @@ pub enum Kind {
     /// takes it. From the stack, as the answer or because another process has claimed it: the stream does not belong
     /// to this queue any more, and octets that were not consumed have been copied out of the frames. Without a frame.
     Released,
+    /// From the stack: the peer of a stream has announced urgent data. Its last octet is, as a signed number, the
+    /// [value](Entry::value)th of those that follow: 1 is the next one, and 0 the last of earlier entries. Urgent data of
+    /// which was told before ends there no more. Without a frame.
+    Urgent,
     /// A number that this version does not know; such entries are skipped and counted.
     Unknown(u8),
 }
@@ -79,6 +84,7 @@ impl Kind {
             Kind::Moved => 12,
             Kind::Accepted => 13,
             Kind::Released => 14,
+            Kind::Urgent => 15,
             Kind::Unknown(number) => number,
         }
     }
@@ -99,6 +105,7 @@ impl Kind {
             12 => Kind::Moved,
             13 => Kind::Accepted,
             14 => Kind::Released,
+            15 => Kind::Urgent,
             other => Kind::Unknown(other),
         }
     }

@@ -99,6 +99,33 @@ impl Default for PacketInfo {
     }
 }
 
+/// The datagram that an error is about, and the ICMP message that says so.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'m> {
+    /// Both ends of the datagram.
+    pub info: PackedInfo,
+    /// Whose message it is; unspecified for an error of this host.
+    pub sender: PackedAddr,
+    /// The message from its type on, or nothing.
+    pub message: &'m [u8],
+}
+
+impl About<'_> {
+    /// Bytes in front of a message: its sender and its length.
+    pub(crate) const HEAD: usize = 18;
+    /// The longest message that goes along, longer ones are cut: what RFC 1812 §4.3.2.3 has routers quote.
+    const LONGEST: usize = 576;
+
+    /// The head of a message that has room for so many bytes with it, and how many of it go along.
+    pub(crate) fn head(&self, room: usize) -> ([u8; About::HEAD], usize) {
+        let len = self.message.len().min(About::LONGEST).min(room.saturating_sub(About::HEAD));
+        let mut head = [0; About::HEAD];
+        head[..16].copy_from_slice(&self.sender.octets());
+        head[16..].copy_from_slice(&(len as u16).to_ne_bytes());
+        (head, len)
+    }
+}
+
 /// Bytes of a packet info in a frame.
 const SIZE: usize = 56;
 

@@ -70,14 +70,14 @@ mod sync;
 mod tests;
 
 #[cfg(not(loom))]
-pub use app::{AppEnd, Frame, Frames, Received, SubmitError};
+pub use app::{AppEnd, Cause, Frame, Frames, Received, SubmitError};
 #[cfg(not(loom))]
 pub use credential::{Credential, return_name, return_path};
 pub use doorbell::Doorbell;
 #[cfg(not(loom))]
 pub use elsewhere::FrameMemory;
 pub use entry::{Entry, Kind, NO_FRAME, STREAMS, SocketId};
-pub use info::{Fragment, PackedAddr, PackedEnd, PackedInfo, PacketFlags, PacketInfo};
+pub use info::{About, Fragment, PackedAddr, PackedEnd, PackedInfo, PacketFlags, PacketInfo};
 pub use layout::{ChannelError, Geometry, INFO_SIZE, ROOM_SIZE, VERSION};
 #[cfg(not(loom))]
 pub use memory::SharedMemory;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use weever_app_ring::{
-    ChannelError, Delivery, Fragment as Asked, INFO_SIZE, PackedAddr, PackedInfo, PacketFlags,
-    StackEnd, Transmit,
+    About, ChannelError, Delivery, Fragment as Asked, INFO_SIZE, PackedAddr, PackedInfo,
+    PacketFlags, StackEnd, Transmit,
 };
 use weever_net::demux::Binding;
 use weever_packet::{Buffer, Flags, Fragment, Meta, NO_IFACE, Pool, PoolCache};
@@ -12,8 +12,10 @@ use weever_packet::{Buffer, Flags, Fragment, Meta, NO_IFACE, Pool, PoolCache};
 use crate::channels::Channel;
 use crate::stats::SocketStats;
 
-/// IP protocol number of UDP.
+/// IP protocol numbers.
 const UDP: u8 = 17;
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
 
 /// A socket as a worker knows it.
 pub(crate) struct Socket {
@@ -86,7 +88,8 @@ fn copy(
         buffer = longer;
     }
     buffer.clear();
-    let start = buffer.head();
+    // The longest ones leave less room in front: it is enough for the headers of IP and UDP, and they go in pieces.
+    let start = buffer.head().min(u16::MAX.saturating_sub(u16::try_from(len).unwrap_or(u16::MAX)));
     let Some(last) = u16::try_from(len).ok().and_then(|len| start.checked_add(len)) else {
         return Err(buffer);
     };
@@ -204,6 +207,15 @@ fn payload(packet: &Buffer) -> &[u8] {
     let meta = packet.meta();
     let bytes = packet.at(meta.l4);
     bytes.get(..usize::from(meta.end.saturating_sub(meta.l4))).unwrap_or(bytes)
+}
+
+/// What the application gets with an error.
+pub(crate) fn about(packet: &Buffer) -> About<'_> {
+    let ends = &packet.meta().endpoints;
+    let is_message = matches!(ends.protocol, ICMP | ICMPV6);
+    let (sender, message) =
+        if is_message { (ends.next_hop, payload(packet)) } else { ([0; 16], [].as_slice()) };
+    About { info: info_of(packet), sender: PackedAddr::of(sender), message }
 }
 
 /// The packet info that the application gets with a packet.

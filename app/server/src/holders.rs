@@ -26,6 +26,7 @@ use crate::passage::{Action, Told};
 use crate::request::Identity;
 use crate::stream::{close, note};
 use crate::streams::Streams;
+use crate::telling::tell_urgent;
 
 /// A connection that holds streams, or listeners.
 pub(crate) struct HolderEntry {
@@ -176,6 +177,10 @@ impl Streams {
             stream.filled.iter().for_each(|filled| channel.end.read_back(filled, &mut octets));
         }
         stream.filled.clear();
+        // These come again, and what is urgent is told anew.
+        stream.delivered -= octets.len() as u64;
+        let delivered = stream.delivered;
+        stream.urgent.iter_mut().for_each(|urgent| urgent.told = urgent.end <= delivered);
         octets.append(&mut rest.octets);
         // The application had read the other octets, but not reported it.
         let read = stream.unread.saturating_sub(octets.len() as u64);
@@ -227,9 +232,17 @@ impl Streams {
             let Some((channel, rest)) = channels.of(queue).zip(stream.rest.as_mut()) else {
                 continue;
             };
+            if !tell_urgent(stream.number, stream.delivered, &mut stream.urgent, channel) {
+                note(&mut self.short, queue);
+                self.resting.push(id);
+                continue;
+            }
             let octets = rest.octets.make_contiguous();
             match channel.end.deliver_stream(stream.number, octets, &mut stream.filled) {
-                Ok(done) => drop(rest.octets.drain(..done)),
+                Ok(done) => {
+                    rest.octets.drain(..done);
+                    stream.delivered += done as u64;
+                }
                 Err(_) => channel.broken = true,
             }
             channel.dirty = true;

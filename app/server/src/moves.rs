@@ -1,11 +1,11 @@
 //! Streams that move between workers, with what their application does meanwhile.
 
 use weever_app_ring::Kind;
-use weever_net::stream::{StreamId, StreamRequest, StreamState};
+use weever_net::stream::{StreamEvent, StreamId, StreamRequest, StreamState};
 
 use crate::channels::Channels;
 use crate::passage::{Action, Mail, Passage, Relay, Told};
-use crate::stream::{Kept, Stream};
+use crate::stream::{Kept, Stream, Urgent};
 use crate::streams::Streams;
 
 /// A stream on its way.
@@ -55,6 +55,12 @@ impl Streams {
         }
         let (queue, number, open) = (stream.queue, stream.number, stream.open);
         let worker = self.worker;
+        // The worker before has not told of it, and does so no more.
+        if stream.urgent.is_some_and(|urgent| !urgent.told)
+            && let (Some(Urgent { end, .. }), Some(passage)) = (stream.urgent, &mut stream.passage)
+        {
+            passage.untold.push_front(Told::Event(StreamEvent::Urgent { end }));
+        }
         if let Some(channel) = channels.of(queue) {
             stream.may_send_by(worker, channel);
         }

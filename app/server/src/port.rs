@@ -11,6 +11,7 @@ use crate::request::Connections;
 use crate::stream::note;
 use crate::stream::{Kept, Stream};
 use crate::streams::{Ends, SharedEnds};
+use crate::telling::tell_urgent;
 
 /// The port of one worker's transport.
 pub(crate) struct Port(pub(crate) SharedEnds);
@@ -42,10 +43,15 @@ impl StreamPort for Port {
             return 0;
         }
         let Some(channel) = channels.of(there.queue) else { return octets.len() };
+        if !tell_urgent(there.number, there.delivered, &mut there.urgent, channel) {
+            note(&mut streams.short, there.queue);
+            return 0;
+        }
         match channel.end.deliver_stream(there.number, octets, &mut there.filled) {
             Ok(done) => {
                 channel.note_delivery(done > 0);
                 there.unread += done as u64;
+                there.delivered += done as u64;
                 if done < octets.len() {
                     note(&mut streams.short, there.queue);
                 }
@@ -116,6 +122,13 @@ impl StreamPort for Port {
     }
 
     fn tell(&self, stream: StreamId, event: StreamEvent) {
+        if let StreamEvent::Urgent { end } = event {
+            let streams = &mut self.0.borrow_mut().streams;
+            let there = streams.open.get_mut(&stream);
+            if !there.is_some_and(|there| there.note_urgent(end)) {
+                return;
+            }
+        }
         self.say(stream, Told::Event(event));
     }
 }
@@ -128,6 +141,9 @@ impl Port {
             there.note_end(*event);
         }
         match there {
+            // Told before the octets, once the stream has a queue.
+            Some(Stream { rest: Some(_), .. })
+                if matches!(what, Told::Event(StreamEvent::Urgent { .. })) => {}
             Some(Stream { rest: Some(rest), .. }) => rest.untold.push_back(what),
             Some(Stream { passage: Some(passage), .. }) if !passage.ready => {
                 passage.untold.push_back(what);

@@ -13,7 +13,7 @@ use weever_net::demux::{Binding, Sharing, SocketRef};
 use weever_packet::{Buffer, Burst, Endpoints, Flags, Nanos, Pool, PoolCache};
 
 use crate::channels::{Channel, Channels};
-use crate::datagram::{self, Socket, info_of};
+use crate::datagram::{self, Socket, about};
 use crate::passage::Mail;
 use crate::stream::Listener;
 use crate::streams::{Ends, SharedEnds, Streams};
@@ -332,7 +332,7 @@ impl Datagrams {
         let meta = packet.meta();
         if meta.flags.has(Flags::ERROR) {
             let what = (meta.vlan, meta.segment);
-            let about = info_of(&packet);
+            let about = about(&packet);
             let told = channel.end.notify(meta.entry, Kind::Error, what, Some(about));
             match told {
                 Ok(Delivery::Delivered) => {

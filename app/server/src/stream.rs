@@ -39,7 +39,11 @@ pub(crate) struct Stream {
     pub(crate) frames: Vec<(Home, SentFrames)>,
     /// Octets that were delivered and not consumed.
     pub(crate) unread: u64,
-    /// The frames in which they are.
+    /// The stream offset behind the octets that were delivered.
+    pub(crate) delivered: u64,
+    /// Urgent data of the peer's.
+    pub(crate) urgent: Option<Urgent>,
+    /// The frames in which octets are that were delivered and not consumed.
     pub(crate) filled: VecDeque<Filled>,
     /// Its own end and the peer's, once it is connected.
     pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
@@ -59,6 +63,15 @@ pub(crate) struct Stream {
     pub(crate) passage: Option<Box<Passage>>,
     /// Its last among the pending requests.
     pub(crate) last_request: LastRequest,
+}
+
+/// Urgent data that the peer of a stream has announced.
+#[derive(Clone, Copy)]
+pub(crate) struct Urgent {
+    /// The stream offset behind it.
+    pub(crate) end: u64,
+    /// The application knows of it.
+    pub(crate) told: bool,
 }
 
 /// Octets and events that came to a stream while it rested, or were taken from its previous queue.
@@ -111,6 +124,8 @@ impl Stream {
             end: 0,
             frames: Vec::new(),
             unread: 0,
+            delivered: 0,
+            urgent: None,
             filled: VecDeque::new(),
             ends: None,
             port: 0,
@@ -135,6 +150,19 @@ impl Stream {
         let home = (worker, channel.queue);
         if !self.frames.iter().any(|(there, _)| *there == home) {
             self.frames.push((home, channel.end.sent_frames()));
+        }
+    }
+
+    /// Notes urgent data that the peer has announced; whether the application is to be told, and nothing that says so is
+    /// on its way.
+    pub(crate) fn note_urgent(&mut self, end: u64) -> bool {
+        match self.urgent.replace(Urgent { end, told: false }) {
+            Some(before) if before.end >= end => {
+                self.urgent = Some(before);
+                false
+            }
+            Some(before) => before.told,
+            None => true,
         }
     }
 

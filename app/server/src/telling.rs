@@ -5,6 +5,7 @@ use weever_net::stream::{StreamEvent, StreamId};
 
 use crate::channels::{Channel, Channels};
 use crate::passage::Told;
+use crate::stream::Urgent;
 use crate::streams::Streams;
 
 impl Streams {
@@ -19,6 +20,12 @@ impl Streams {
         let mut full: Vec<u32> = Vec::new();
         for _ in 0..self.untold.len() {
             let Some((id, what)) = self.untold.pop_front() else { break };
+            if matches!(what, Told::Event(StreamEvent::Urgent { .. })) {
+                if !self.tell_urgent(id, channels) {
+                    self.untold.push_back((id, what));
+                }
+                continue;
+            }
             let place = self.open.get(&id).map(|there| (there.queue, there.number, there.open));
             let relay = || self.relays.get(&id).map(|there| (there.queue, there.number, true));
             let Some((queue, number, open)) = place.or_else(relay) else { continue };
@@ -30,6 +37,14 @@ impl Streams {
                 self.forget(id, channels);
             }
         }
+    }
+
+    /// Tells an application of urgent data; false when there is no room. Done if the stream is elsewhere: it is told from
+    /// there.
+    fn tell_urgent(&mut self, id: StreamId, channels: &mut Channels) -> bool {
+        let Some(there) = self.open.get_mut(&id).filter(|there| there.open) else { return true };
+        let Some(channel) = channels.of(there.queue) else { return true };
+        tell_urgent(there.number, there.delivered, &mut there.urgent, channel)
     }
 
     pub(crate) fn forget(&mut self, id: StreamId, channels: &mut Channels) {
@@ -51,7 +66,7 @@ fn tell((queue, number): (u32, u32), what: &Told, channels: &mut Channels) -> bo
     let event = match what {
         Told::Event(event) => *event,
         Told::Moved(worker) => {
-            return tell_plain(number, (Kind::Moved, *worker), channel);
+            return tell_plain(number, (Kind::Moved, (*worker).into()), channel);
         }
         Told::Released => return tell_plain(number, (Kind::Released, 0), channel),
         Told::Info(info) => {
@@ -70,15 +85,31 @@ fn tell((queue, number): (u32, u32), what: &Told, channels: &mut Channels) -> bo
             return told.unwrap_or(true);
         }
         StreamEvent::Finished => (Kind::Finished, 0),
-        StreamEvent::Failed(errno) => (Kind::Error, errno),
+        StreamEvent::Failed(errno) => (Kind::Error, errno.into()),
         _ => (Kind::Closed, 0),
     };
     tell_plain(number, what, channel)
 }
 
+/// Writes of urgent data of which the application was not told; false when there is no room. `delivered` is the offset behind
+/// the octets that it has.
+#[inline]
+pub(crate) fn tell_urgent(
+    number: u32,
+    delivered: u64,
+    urgent: &mut Option<Urgent>,
+    channel: &mut Channel,
+) -> bool {
+    let Some(urgent) = urgent.as_mut().filter(|urgent| !urgent.told) else { return true };
+    // A window and the reach of a pointer at the most.
+    let ahead = urgent.end.wrapping_sub(delivered) as u32;
+    urgent.told = tell_plain(number, (Kind::Urgent, ahead), channel);
+    urgent.told
+}
+
 /// Writes an entry without a frame.
-fn tell_plain(number: u32, (kind, value): (Kind, u16), channel: &mut Channel) -> bool {
-    let told = channel.end.notify(number, kind, (value, 0), None);
+fn tell_plain(number: u32, (kind, value): (Kind, u32), channel: &mut Channel) -> bool {
+    let told = channel.end.notify(number, kind, (value as u16, (value >> 16) as u16), None);
     channel.dirty = true;
     channel.broken |= told.is_err();
     told.is_ok_and(|told| told == Delivery::Delivered) || channel.broken

@@ -1,6 +1,7 @@
 //! The events of a poll: in the order of arrival, and socket by socket.
 
 use crate::buffer::RxBuf;
+use crate::cause::Cause;
 use crate::info::StreamInfo;
 use crate::octets::StreamBuf;
 use crate::stream::{TcpListener, TcpStream};
@@ -12,8 +13,8 @@ use crate::table::UdpSocket;
 pub enum Event<'q> {
     /// A datagram has arrived.
     Datagram(RxBuf<'q>),
-    /// The socket has an error: an `errno`.
-    Error(UdpSocket, u16),
+    /// The socket has an error: an `errno`, and its cause, if the application had lent a frame for that.
+    Error(UdpSocket, u16, Option<Box<Cause>>),
     /// The stack has closed the socket.
     Closed(UdpSocket),
     /// A listener has a new stream.
@@ -24,6 +25,10 @@ pub enum Event<'q> {
     Octets(StreamBuf<'q>),
     /// A stream that had no room can be written to again.
     Writable(TcpStream),
+    /// The peer of a stream has announced urgent data (RFC 9293 §3.8.5), which is among the octets of the stream. Its last octet
+    /// is so many octets behind those of earlier events: 1 is the next octet, and 0 the last one that has come. Urgent data
+    /// that was announced before ends there no more.
+    Urgent(TcpStream, i32),
     /// The peer of a stream sends no more.
     Finished(TcpStream),
     /// A stream has failed: an `errno`.
@@ -67,11 +72,12 @@ impl Event<'_> {
     pub fn socket(&self) -> Handle {
         match self {
             Event::Datagram(datagram) => Handle::Udp(datagram.socket),
-            Event::Error(socket, _) | Event::Closed(socket) => Handle::Udp(*socket),
+            Event::Error(socket, ..) | Event::Closed(socket) => Handle::Udp(*socket),
             Event::Accepted(listener, _) => Handle::Listener(*listener),
             Event::Octets(octets) => Handle::Stream(octets.stream),
             Event::Connected(stream)
             | Event::Writable(stream)
+            | Event::Urgent(stream, _)
             | Event::Finished(stream)
             | Event::StreamFailed(stream, _)
             | Event::Info(stream, _)
@@ -218,7 +224,7 @@ mod tests {
     }
 
     fn errnos<'q>(events: impl Iterator<Item = Event<'q>>) -> Vec<u16> {
-        let errno = |event| if let Event::Error(_, errno) = event { errno } else { 0 };
+        let errno = |event| if let Event::Error(_, errno, _) = event { errno } else { 0 };
         events.map(errno).collect()
     }
 
@@ -229,7 +235,8 @@ mod tests {
         for round in 0..3 {
             events.clear();
             for (number, slot) in [(1, 2), (2, 0), (3, 2), (4, 1), (5, 0), (6, 2)] {
-                events.push(Event::Error(socket(slot), number + round), &places[slot as usize]);
+                let error = Event::Error(socket(slot), number + round, None);
+                events.push(error, &places[slot as usize]);
             }
             let mut found = Vec::new();
             while let Some((socket, chain)) = events.next_socket() {
@@ -242,7 +249,7 @@ mod tests {
         }
         events.clear();
         (1..=3).for_each(|n| {
-            events.push(Event::Error(socket(n % 2), n as u16), &places[n as usize % 2])
+            events.push(Event::Error(socket(n % 2), n as u16, None), &places[n as usize % 2])
         });
         let (_, mut chain) = events.next_socket().unwrap();
         assert_eq!(errnos(chain.next().into_iter()), [1]);

@@ -54,6 +54,7 @@
 mod asynchronous;
 mod backend;
 mod buffer;
+mod cause;
 mod error;
 mod events;
 mod holder;
@@ -71,6 +72,7 @@ mod table;
 pub use asynchronous::{AsyncQueue, AsyncTcp, AsyncTcpListener, AsyncTcpStream};
 pub use backend::{Answer, Backend, DEFAULT_PATH, Process, QueueConfig};
 pub use buffer::{Info, RxBuf, SendOptions, TxBuf};
+pub use cause::Cause;
 pub use error::Error;
 pub use events::{Chain, Event, Events, Handle, Look};
 pub use holder::Holder;

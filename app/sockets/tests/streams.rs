@@ -90,6 +90,10 @@ impl Loopback {
                         port.tell(peer, StreamEvent::Closed);
                     }
                 }
+                StreamRequest::Set { stream, option: StreamOption::Urgent } => {
+                    let half = &self.halves[&stream];
+                    port.tell(half.peer, StreamEvent::Urgent { end: half.queued });
+                }
                 StreamRequest::Set { option, .. } => self.options.push(format!("{option:?}")),
                 StreamRequest::SetListener { option, .. } => {
                     self.options.push(format!("listener: {option:?}"));
@@ -297,6 +301,23 @@ fn a_question_and_its_answer_with_both_ends_closing() {
     let stack = stack.lock().unwrap();
     assert!(stack.transport.halves.is_empty(), "both ends are over");
     assert_eq!(stack.transport.options, ["NoDelay(true)"]);
+}
+
+#[test]
+fn urgent_data_is_announced_before_its_octets() {
+    let stack = Stack::new();
+    let (client, server) = (queue(&stack), queue(&stack));
+    let listener = server.listen_tcp(any(80), 16, false).unwrap();
+    let (from, to) = connected(&client, &server, listener);
+    client.write(from, b"before").unwrap();
+    client.commit().unwrap();
+    assert!(matches!(next(&server), Event::Octets(octets) if octets.octets() == b"before"));
+    client.write(from, b"now U").unwrap();
+    client.set_option(from, StreamOption::Urgent).unwrap();
+    client.write(from, b" after").unwrap();
+    client.commit().unwrap();
+    assert!(matches!(next(&server), Event::Urgent(stream, 5) if stream == to));
+    assert!(matches!(next(&server), Event::Octets(octets) if octets.octets() == b"now U after"));
 }
 
 #[test]

@@ -3,8 +3,10 @@
 use weever_app_sockets::{AppQueue, Event, Handle};
 
 use super::{Sleeper, State, Watch};
+use crate::errors::is_fatal;
 use crate::file::{File, Kind, Listening, Phase, Stream};
 use crate::open;
+use crate::owners::Reason;
 use crate::passing::{Away, By};
 
 impl State {
@@ -47,9 +49,12 @@ impl State {
         if let Event::Accepted(_, stream) = event {
             self.accepted(queue, place, stream);
         } else if let Some(file) = self.files.get_mut(place) {
-            let file_is_left = file.left;
+            let (file_is_left, reason) = (file.left, Reason::of(&event));
             let over = matches!(event, Event::StreamClosed(_) | Event::Released(_));
             note(queue, file, event);
+            if let (Some(owner), Some(reason)) = (&file.owner, reason) {
+                owner.tell(reason);
+            }
             if over {
                 self.forget(handle);
                 if file_is_left {
@@ -81,6 +86,9 @@ impl State {
             self.files.get_mut(place).map(|file| &mut file.kind)
         {
             pending.push_back(new);
+        }
+        if let Some(owner) = self.files.get(place).and_then(|file| file.owner.as_ref()) {
+            owner.tell(Reason::Readable);
         }
     }
 
@@ -136,8 +144,16 @@ impl State {
 fn note(queue: &'static AppQueue, file: &mut File, event: Event<'static>) {
     match (&mut file.kind, event) {
         (Kind::Udp(udp), Event::Datagram(datagram)) => udp.received.push(datagram),
-        // Only connected sockets get errors (udp(7)).
-        (Kind::Udp(udp), Event::Error(_, errno)) if udp.peer.is_some() => file.error = errno.into(),
+        // Connected sockets get errors, and those that have asked for them (udp(7)).
+        (Kind::Udp(udp), Event::Error(_, errno, cause)) => {
+            let asked = file.options.receive_errors;
+            if asked || udp.peer.is_some() && is_fatal(cause.as_deref()) {
+                file.error = errno.into();
+            }
+            if asked {
+                udp.errors.push(errno.into(), cause);
+            }
+        }
         (Kind::Stream(stream), Event::Connected(handle)) => {
             stream.phase = Phase::Connected;
             if let Ok((local, _)) = queue.stream_ends(handle) {
@@ -146,6 +162,9 @@ fn note(queue: &'static AppQueue, file: &mut File, event: Event<'static>) {
         }
         (Kind::Stream(stream), Event::Octets(octets)) if !stream.deaf => {
             stream.received.push_back(octets);
+        }
+        (Kind::Stream(stream), Event::Urgent(_, ahead)) => {
+            stream.note_urgent(ahead, file.options.urgent_in_line);
         }
         (Kind::Stream(stream), Event::Info(_, info)) => stream.info = Some(info),
         (Kind::Stream(stream), Event::Writable(_)) => stream.blocked = false,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{Holder, StackEnd};
 use crate::app::AHEAD;
 use crate::entry::{Entry, Kind, NO_FRAME, SocketId};
-use crate::info::{PackedInfo, PacketInfo};
+use crate::info::{About, PackedInfo, PacketInfo};
 use crate::layout::{ChannelError, INFO_SIZE};
 
 /// How many entries of the fill ring are taken at once.
@@ -78,8 +78,8 @@ impl StackEnd {
     }
 
     /// Tells the application of something that concerns a socket and has no payload: an error with
-    /// its errno as `value` and for `EMSGSIZE` the MTU as `len`. `about`, both ends of the datagram
-    /// that it is about, goes along if the application has lent a frame.
+    /// its errno as `value` and for `EMSGSIZE` the MTU as `len`. `about`, the datagram that it is about and the
+    /// message that says so, goes along if the application has lent a frame.
     ///
     /// # Errors
     /// [`ChannelError::Corrupt`]: close the channel.
@@ -88,7 +88,7 @@ impl StackEnd {
         socket: SocketId,
         kind: Kind,
         (value, len): (u16, u16),
-        about: Option<PackedInfo>,
+        about: Option<About<'_>>,
     ) -> Result<Delivery, ChannelError> {
         if self.receive.room(1)? < 1 {
             return Ok(Delivery::RingFull);
@@ -96,9 +96,13 @@ impl StackEnd {
         if about.is_some() && self.free.is_empty() {
             self.refill()?;
         }
-        let with_frame = about.and_then(|info| Some((info, self.free.pop()?)));
-        let frame = with_frame.map_or(NO_FRAME, |(info, frame)| {
-            self.memory.write(frame, 0, &info.to_bytes());
+        let with_frame = about.and_then(|about| Some((about, self.free.pop()?)));
+        let room = self.geometry().payload_size().into();
+        let frame = with_frame.map_or(NO_FRAME, |(about, frame)| {
+            let (head, len) = about.head(room);
+            self.memory.write(frame, 0, &about.info.to_bytes());
+            self.memory.write(frame, INFO_SIZE, &head);
+            self.memory.write(frame, INFO_SIZE + About::HEAD as u16, &about.message[..len]);
             self.holders[frame as usize] = Holder::Application;
             frame
         });

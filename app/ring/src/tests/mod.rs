@@ -5,7 +5,7 @@ mod hostile;
 mod property;
 mod streams;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::*;
 
@@ -132,11 +132,21 @@ fn an_application_that_never_reads_costs_its_own_datagrams_only() {
     let _ = stack.publish();
     let event = app.receive().unwrap().unwrap();
     assert_eq!((event.kind, event.offset, event.frame), (Kind::Error, 111, None));
-    stack.notify(1, Kind::Error, (90, 1400), Some((&info(7)).into())).unwrap();
+    let about = |message| {
+        let sender = PackedAddr::from(IpAddr::from([192, 0, 2, 9]));
+        Some(About { info: (&info(7)).into(), sender, message })
+    };
+    // As much of a longer message as the frame has room for behind the sender and the length.
+    let long = [3; 700];
+    stack.notify(1, Kind::Error, (90, 1400), about(&long)).unwrap();
     let _ = stack.publish();
     let event = app.receive().unwrap().unwrap();
     assert_eq!((event.kind, event.offset, event.len), (Kind::Error, 90, 1400));
-    assert_eq!(app.info(event.frame.as_ref().unwrap()), info(7));
+    let frame = event.frame.unwrap();
+    assert_eq!(app.info(&frame), info(7));
+    let cause = app.frames().cause(&frame);
+    assert_eq!((cause.sender, &*cause.message), (Some([192, 0, 2, 9].into()), &long[..192 - 18]));
+    app.release(frame);
 }
 
 #[test]

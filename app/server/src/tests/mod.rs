@@ -7,6 +7,7 @@ mod sharing;
 mod strangers;
 mod streams;
 mod trust;
+mod urgent;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};

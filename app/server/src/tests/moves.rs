@@ -166,6 +166,61 @@ fn octets_keep_their_order_both_ways_when_a_stream_moves() {
 }
 
 #[test]
+fn urgent_data_is_told_by_the_worker_that_has_the_stream() {
+    let mut two = two();
+    let stream = two.accept();
+    let urgent = |two: &Two, worker: usize, end| {
+        two.workers[worker].port.tell(stream, StreamEvent::Urgent { end });
+    };
+    assert_eq!(two.workers[0].port.deliver(stream, b"one"), 3);
+    urgent(&two, 0, 5);
+    two.move_it(stream);
+    urgent(&two, 1, 5);
+    urgent(&two, 1, 6);
+    assert_eq!(two.workers[1].port.deliver(stream, b"two"), 0);
+    two.turn(0);
+    two.turn(1);
+    let told = |ahead: u16| (Kind::Urgent, ahead.to_ne_bytes().to_vec());
+    let moved = (Kind::Moved, 1u16.to_ne_bytes().to_vec());
+    assert_eq!(two.received(0), [(Kind::Stream, b"one".to_vec()), told(2), moved]);
+    assert_eq!(two.received(1), []);
+    two.tell(0, Kind::Moved, stream, 0);
+    two.tell(1, Kind::Moved, stream, 1);
+    two.turn(0);
+    two.turn(1);
+    assert_eq!(two.workers[1].port.deliver(stream, b"two"), 3);
+    two.turn(1);
+    assert_eq!(two.received(1), [told(3), (Kind::Stream, b"two".to_vec())]);
+}
+
+/// Its ring is full when the stream goes.
+#[test]
+fn what_the_worker_before_could_not_tell_of_urgent_data_the_next_one_tells() {
+    let mut two = two();
+    let stream = two.accept();
+    let mut before = 0;
+    while two.workers[0].port.deliver(stream, b"x") == 1 {
+        before += 1;
+    }
+    for end in before + 1..=before + 100 {
+        two.workers[0].port.tell(stream, StreamEvent::Urgent { end });
+    }
+    two.move_it(stream);
+    for worker in [0, 1, 0] {
+        two.turn(worker);
+        two.received(0);
+    }
+    two.tell(0, Kind::Moved, stream, 0);
+    two.tell(1, Kind::Moved, stream, 1);
+    two.turn(0);
+    two.turn(1);
+    assert_eq!(two.workers[1].port.deliver(stream, b"yU"), 2);
+    two.turn(1);
+    let told = (Kind::Urgent, 100u16.to_ne_bytes().to_vec());
+    assert_eq!(two.received(1), [told, (Kind::Stream, b"yU".to_vec())]);
+}
+
+#[test]
 fn a_stream_that_moves_can_be_closed_and_its_application_can_end_at_any_time() {
     // Closed before the application knows.
     let mut two = two();

@@ -8,10 +8,10 @@ use super::streams::{Streams, here, streams};
 use super::*;
 
 /// Another queue, and its end of the channel.
-struct Other {
-    queue: u32,
-    key: u64,
-    app: AppEnd,
+pub(super) struct Other {
+    pub(super) queue: u32,
+    pub(super) key: u64,
+    pub(super) app: AppEnd,
 }
 
 /// A listener whose application reports the connections that it accepts.
@@ -26,7 +26,7 @@ fn listening() -> SocketRequest {
 }
 
 impl Streams {
-    fn other(&mut self) -> Other {
+    pub(super) fn other(&mut self) -> Other {
         let (queue, key, app) = self.bench.open_with_key();
         self.turn();
         Other { queue, key, app }
@@ -61,7 +61,7 @@ impl Streams {
     }
 
     /// A connection of the first queue's, accepted, which a holder holds as well; the holder, and its key.
-    fn shared(&mut self, octets: &[u8]) -> (u32, u32, u64) {
+    pub(super) fn shared(&mut self, octets: &[u8]) -> (u32, u32, u64) {
         let listener = self.listen_for(self.queue);
         let stream = self.arrive(listener, octets);
         self.turn();

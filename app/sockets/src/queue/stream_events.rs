@@ -56,6 +56,7 @@ impl AppQueue {
             drop(streams);
             return self.stream_connected(channel, received);
         }
+        let value = received.value();
         let Received { frame, offset, len, .. } = received;
         let Some(stream) = streams.handle(number) else {
             match (kind, streams.passing.get_mut(&number)) {
@@ -86,6 +87,7 @@ impl AppQueue {
                 self.mark_moves(&mut streams);
                 return None;
             }
+            Kind::Urgent => Event::Urgent(stream, value.cast_signed()),
             Kind::Finished => Event::Finished(stream),
             Kind::Error => Event::StreamFailed(stream, offset),
             Kind::Released => {

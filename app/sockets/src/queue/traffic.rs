@@ -7,6 +7,7 @@ use weever_app_ring::{AppEnd, Kind, PackedInfo, Received, SubmitError};
 
 use super::AppQueue;
 use crate::buffer::{Part, Parts, RxBuf, SendOptions, TxBuf};
+use crate::cause::Cause;
 use crate::error::Error;
 use crate::events::{Event, Events, Handle, Look};
 use crate::stream::FIRST as FIRST_STREAM;
@@ -138,9 +139,16 @@ impl AppQueue {
         if of_stream || number >= FIRST_STREAM {
             return Ok(self.stream_event(channel, received));
         }
+        let mut cause = None;
         let parts = match kind {
             Kind::Data => Some(self.gather(channel, received)?),
             _ => {
+                if let (Kind::Error, Some(frame)) = (kind, &received.frame) {
+                    let frames = self.frames_of(channel);
+                    let (info, told) = (frames.info(frame), frames.cause(frame));
+                    let ends = (info.local, info.remote);
+                    cause = Some(Box::new(Cause { ends, told, mtu: received.len }));
+                }
                 self.release(channel, received.frame);
                 None
             }
@@ -157,7 +165,7 @@ impl AppQueue {
                 Event::Datagram(RxBuf { queue: self, socket, channel, parts: Some(parts) })
             }
             (None, Kind::Closed) => Event::Closed(socket),
-            _ => Event::Error(socket, errno),
+            _ => Event::Error(socket, errno, cause),
         }))
     }
 

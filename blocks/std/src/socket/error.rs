@@ -17,7 +17,7 @@ use weever_wire::udp::UdpHeader;
 use weever_wire::{icmpv4, icmpv6};
 
 use super::Applications;
-use crate::headers::is_v6;
+use crate::headers::{is_v6, reversed};
 use crate::host::StateReader;
 use crate::kinds::{between, network};
 
@@ -89,6 +89,9 @@ fn tell(state: &NetState, table: &SocketTable, worker: u16, packet: &mut Buffer)
     let Some(Said { local, remote, ports, errno, mtu }) = said else { return false };
     let key = FlowKey::new((local, ports.0), (remote, ports.1), iface);
     let Some(socket) = table.find(&key, worker) else { return false };
+    let Some(sender) = reversed(packet).map(|(_, sender)| sender) else { return false };
+    // The message stays in the packet, for applications that want all of it.
+    let message = if is_v6(packet) { protocol::ICMPV6 } else { protocol::ICMP };
     let meta = packet.meta_mut();
     meta.flags = Flags::ENDPOINTS.with(Flags::ERROR);
     (meta.entry, meta.vlan, meta.segment) = (socket.id, errno, mtu);
@@ -97,6 +100,8 @@ fn tell(state: &NetState, table: &SocketTable, worker: u16, packet: &mut Buffer)
         remote: key.remote_addr,
         local_port: key.local_port,
         remote_port: key.remote_port,
+        protocol: message,
+        next_hop: sender,
         ..Endpoints::default()
     };
     true

@@ -5,6 +5,7 @@ use weever_net::iface::IfaceId;
 use weever_net::state::NetState;
 use weever_packet::Flags;
 use weever_tcp::{Ecn, Id, Reject, Segment, Tuple};
+use weever_wire::tcp::flag;
 
 use super::rx::{Said, flow_key, tuple, view};
 use super::session::{Job, Session};
@@ -76,6 +77,12 @@ impl Tcp {
             && let Some(session) = handled.id.and_then(|id| self.sessions.get_mut(id))
         {
             session.iface = iface;
+            if segment.has(flag::URG)
+                && let Some((id, port)) = handled.id.zip(given.port)
+                && let Some(connection) = self.endpoint.get(id)
+            {
+                session.tell_urgent(connection, port);
+            }
             if let Some(payload) = &handled.payload {
                 match segment.joined {
                     0 => session.keep(payload, segment.payload, given.port),

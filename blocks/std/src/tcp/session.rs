@@ -155,6 +155,15 @@ impl Session {
         }
     }
 
+    /// Tells the application where urgent data of the peer's ends, if there is any. Before the octets are handed over, so
+    /// that nobody reads past it unknowingly.
+    #[cold]
+    pub(super) fn tell_urgent(&self, connection: &Connection, port: &dyn StreamPort) {
+        if let (Some(stream), Some(end)) = (self.stream(), connection.urgent()) {
+            port.tell(stream, StreamEvent::Urgent { end });
+        }
+    }
+
     /// Keeps payload that was accepted, or hands it over at once. `pieces` are the payloads of the segments that
     /// were joined, in their order, which `payload` counts over.
     pub(super) fn keep_joined<'a>(

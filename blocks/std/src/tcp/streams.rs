@@ -38,6 +38,8 @@ pub(super) struct Streams {
     listeners: Vec<Listener>,
     /// By the numbers that the workers have given them.
     open: HashMap<StreamId, Id, ByNumber>,
+    /// Connections to be reset behind what leaves in this turn.
+    resetting: Vec<Id>,
 }
 
 #[derive(Debug)]
@@ -122,8 +124,10 @@ impl Streams {
             StreamRequest::Report { most } => report(parts, port, most, cx.now),
             request => {
                 let id = request.stream().and_then(|stream| self.open.get(&stream));
-                if let Some(id) = id.copied() {
-                    act(parts, id, request, cx.now);
+                let Some(id) = id.copied() else { return };
+                match request {
+                    StreamRequest::Abort { .. } => self.resetting.push(id),
+                    request => act(parts, id, request, cx.now),
                 }
             }
         }
@@ -180,6 +184,7 @@ impl Streams {
                     break;
                 };
                 session.job = Job::Stream(Stream::new(number, false));
+                session.tell_urgent(connection, port);
                 for option in &listener.options {
                     session.set(endpoint, *option, now);
                 }
@@ -189,6 +194,17 @@ impl Streams {
             }
         }
         accepted
+    }
+
+    /// Resets the connections of which the application wants it, after the octets left that it has written before and that may
+    /// leave at once, as on Linux; whether there were any.
+    pub(super) fn reset(&mut self, endpoint: &mut Endpoint, now: Nanos) -> bool {
+        let any = !self.resetting.is_empty();
+        for id in self.resetting.drain(..) {
+            endpoint.abort(id, now);
+            endpoint.close(id, now);
+        }
+        any
     }
 
     /// A connection that was deferred has octets, or is over: its application learns of it.
@@ -264,10 +280,6 @@ fn act(parts: &mut Parts<'_>, id: Id, request: StreamRequest, now: Nanos) {
         StreamRequest::Consumed { octets, .. } => endpoint.consume(id, octets.into(), now),
         StreamRequest::Finish { .. } => endpoint.shutdown(id, now),
         StreamRequest::Close { .. } => endpoint.close(id, now),
-        StreamRequest::Abort { .. } => {
-            endpoint.abort(id, now);
-            endpoint.close(id, now);
-        }
         StreamRequest::Set { option, .. } => {
             let session = parts.sessions.get_mut(id);
             session.into_iter().for_each(|session| session.set(endpoint, option, now));

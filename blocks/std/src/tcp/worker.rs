@@ -189,7 +189,10 @@ impl Tcp {
             self.accept(cx, port, &mut again);
             self.serve_all(&mut again, given.port, cx.now);
         }
-        let more = self.transmit(cx, given);
+        let mut more = self.transmit(cx, given);
+        if self.streams.reset(&mut self.endpoint, cx.now) {
+            more = self.transmit(cx, given);
+        }
         self.bury(cx, given);
         let (next, deferred) = (self.endpoint.next_deadline(), self.streams.next_deadline());
         let deadline = more.into_iter().chain(next).chain(deferred).min();

@@ -145,6 +145,12 @@ pub enum StreamEvent {
         /// The peer.
         remote: SocketAddr,
     },
+    /// The peer has announced urgent data (RFC 9293 §3.8.5). Tell it before its octets are delivered; again only when it
+    /// ends further on.
+    Urgent {
+        /// The stream offset behind it.
+        end: u64,
+    },
     /// The peer sends no more. Tell it when all octets before it are delivered.
     Finished,
     /// The connection has failed, with this `errno`.
