@@ -63,8 +63,7 @@ impl Bench {
             }
             7 => {
                 let message = &[7; 1024][..word(script)? as usize % 1024];
-                let about =
-                    About { info: (&info).into(), sender: PackedAddr::default(), message };
+                let about = About { info: (&info).into(), sender: PackedAddr::default(), message };
                 self.stack.notify(1, Kind::Error, (111, 0), Some(about)).ok()?;
             }
             8 => {
@@ -101,7 +100,10 @@ impl Bench {
         while let Ok(Some(received)) = app.receive() {
             assert!(app.payload(&received).len() <= usize::from(GEOMETRY.payload_size()));
             if let Some(frame) = received.frame {
-                assert!(app.frames().cause(&frame).message.len() <= usize::from(GEOMETRY.payload_size()));
+                assert!(
+                    app.frames().cause(&frame).message.len()
+                        <= usize::from(GEOMETRY.payload_size())
+                );
                 app.release(frame);
             }
         }
