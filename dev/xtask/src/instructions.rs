@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{fs, thread};
+use std::sync::{Mutex, PoisonError};
+use std::{fs, iter, thread};
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -130,19 +131,19 @@ fn count_all(workspace: &Workspace) -> Result<Figures, Error> {
     let names = run(Command::new(&weever).args(["bench", "instructions"]))?.stdout;
     let names: Vec<&str> = names.lines().collect();
     hide_vdso()?;
-    // One scenario on each core: counting does not mind company.
+    // One scenario on each core: counting does not mind company. The last of the list take the longest, and go first.
+    let left = Mutex::new(names);
+    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let count_some = || {
+        let counts = iter::from_fn(next).map(|name| Ok((name.to_owned(), count(&weever, name)?)));
+        counts.collect::<Result<Vec<_>, Error>>()
+    };
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let mut figures = Figures::new();
-    for names in names.chunks(cores) {
-        let counts = thread::scope(|scope| {
-            let started: Vec<_> =
-                names.iter().map(|name| scope.spawn(|| count(&weever, name))).collect();
-            let joined = started.into_iter().map(|thread| thread.join().expect("it cannot panic"));
-            joined.collect::<Result<Vec<_>, _>>()
-        })?;
-        figures.extend(names.iter().map(|name| (*name).to_owned()).zip(counts));
-    }
-    Ok(figures)
+    thread::scope(|scope| {
+        let started: Vec<_> = (0..cores).map(|_| scope.spawn(count_some)).collect();
+        let joined = started.into_iter().map(|thread| thread.join().expect("it cannot panic"));
+        Ok(joined.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    })
 }
 
 /// Valgrind takes the vDSO away, and does not know the call by which `rustix` asks the kernel for it: a stack that reads
