@@ -291,7 +291,7 @@ mod tests {
                 "tcp-transaction" | "smoltcp-transaction" => {
                     format!("{TRANSACTIONS} transaction\n")
                 }
-                "change-10k-worker" => "20 turn\n".to_owned(),
+                "change-10k-worker" => "4 turn\n".to_owned(),
                 library if library.starts_with("library-") => format!("{REQUESTS} request\n"),
                 _ => format!("{PACKETS} packet\n"),
             };
