@@ -258,7 +258,12 @@ impl Buffer {
     /// Hints that all bytes behind the first ones will be read soon.
     #[inline]
     pub fn prefetch_rest(&self) {
-        self.data().chunks(LINE).skip(1).for_each(|line| prefetch(line.as_ptr()));
+        let (start, len) = (self.data().as_ptr(), self.len());
+        let mut at = LINE;
+        while at < len {
+            prefetch(start.wrapping_add(at));
+            at += LINE;
+        }
     }
 }
 

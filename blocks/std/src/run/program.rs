@@ -9,6 +9,7 @@ use weever_block::{
 use weever_graph::NodeId;
 use weever_net::state::NetState;
 use weever_net::udp::Checksum;
+use weever_packet::Flags;
 
 use super::acts::{Around, Host, Run};
 use super::looks::{Look, Seen};
@@ -339,11 +340,15 @@ struct Executor {
     host: Option<Host>,
 }
 
-/// Brings the next packet that is to be looked at whole to the nearest cache.
+/// Brings the next packet to the nearest cache, if it is to be summed.
 #[inline]
 fn fetch(burst: &Burst, ahead: &mut Mask) {
     if *ahead != 0 {
-        burst.get(ahead.trailing_zeros() as usize).into_iter().for_each(Buffer::prefetch_rest);
+        if let Some(next) = burst.get(ahead.trailing_zeros() as usize)
+            && !next.meta().flags.has(Flags::CHECKSUM_VERIFIED)
+        {
+            next.prefetch_rest();
+        }
         *ahead &= *ahead - 1;
     }
 }

@@ -83,9 +83,11 @@ impl Values {
 
     /// Whether every one is in `other`.
     pub fn within(&self, other: &Values) -> bool {
-        let plainly = self.plainly_within(other);
-        if plainly || (self.range.is_none() && other.range.is_none()) {
-            return plainly;
+        if self.range.is_none() && other.range.is_none() {
+            return other.mask & !self.mask == 0 && self.value & other.mask == other.value;
+        }
+        if self.plainly_within(other) {
+            return true;
         }
         // Where ranges are, one value that is outside is found sooner than all pieces are cut.
         self.first().is_none_or(|first| other.contains(first))
