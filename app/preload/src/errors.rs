@@ -1,5 +1,5 @@
-//! The queue of errors of a datagram socket (`IP_RECVERR`, ip(7)): which ICMP message has come, from whom, about which
-//! datagram.
+//! The error queue of a datagram socket (`IP_RECVERR`, ip(7)): ICMP messages, with their senders and the datagrams that they
+//! are about.
 
 use std::collections::VecDeque;
 

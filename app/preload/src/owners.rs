@@ -35,7 +35,7 @@ struct Named {
     id: pid_t,
 }
 
-/// Whom a socket sends signals to, and which.
+/// The process that gets the signals of a socket, and which signals.
 pub(crate) struct Owner {
     kind: c_int,
     id: pid_t,

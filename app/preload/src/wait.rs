@@ -196,7 +196,7 @@ fn sleep(mut held: Held, watch: Watch, kernel: &mut [pollfd], until: Until) -> A
     Ok(held)
 }
 
-/// Takes what has come, or sleeps until something comes.
+/// Takes the events that are there, or sleeps until one comes.
 pub(crate) fn for_any(mut held: Held) -> Answer<()> {
     if held.pump() {
         return Ok(());

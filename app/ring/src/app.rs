@@ -107,7 +107,7 @@ impl Frames {
     }
 }
 
-/// Who has found an error about a datagram.
+/// Where an error about a datagram comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// The sender of an ICMP message about it; `None` if this host has found it.

@@ -177,7 +177,7 @@ impl Streams {
             stream.filled.iter().for_each(|filled| channel.end.read_back(filled, &mut octets));
         }
         stream.filled.clear();
-        // These come again, and what is urgent is told anew.
+        // These octets come again, and so does the place of urgent data.
         stream.delivered -= octets.len() as u64;
         let delivered = stream.delivered;
         stream.urgent.iter_mut().for_each(|urgent| urgent.told = urgent.end <= delivered);

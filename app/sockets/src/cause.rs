@@ -1,4 +1,4 @@
-//! What is known of an error about a datagram.
+//! The cause of an error about a datagram.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -28,7 +28,7 @@ impl Cause {
         self.ends.1
     }
 
-    /// Who has sent the ICMP message about it; `None` if this host itself found the error, without a message.
+    /// The sender of the ICMP message about it; `None` if this host itself found the error, without a message.
     pub fn sender(&self) -> Option<IpAddr> {
         self.told.sender
     }

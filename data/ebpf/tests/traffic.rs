@@ -39,7 +39,6 @@ fn send(net: &Fixture, settings: &GeneratorSettings, repeat: u32) {
     assert!(matches!(outcome, Ok(LiveOutcome::Finished(_))), "{outcome:?}");
 }
 
-/// The kernel's own stack receives the generated frames: every flow, with checksums it accepts.
 #[test]
 fn a_program_that_is_detached_is_noticed_and_attached_again() {
     require_net_admin!();
@@ -60,6 +59,7 @@ fn a_program_that_is_detached_is_noticed_and_attached_again() {
     });
 }
 
+/// The kernel's own stack receives the generated frames: every flow, with checksums it accepts.
 #[test]
 fn generated_datagrams_reach_a_socket() {
     require_net_admin!();
