@@ -340,16 +340,13 @@ struct Executor {
     host: Option<Host>,
 }
 
-/// Brings the next packet to the nearest cache, if it is to be summed.
+/// Brings the packet of a task to the nearest cache, if it is to be summed.
 #[inline]
-fn fetch(burst: &Burst, ahead: &mut Mask) {
-    if *ahead != 0 {
-        if let Some(next) = burst.get(ahead.trailing_zeros() as usize)
-            && !next.meta().flags.has(Flags::CHECKSUM_VERIFIED)
-        {
-            next.prefetch_rest();
-        }
-        *ahead &= *ahead - 1;
+fn fetch(burst: &Burst, task: Option<usize>) {
+    if let Some(packet) = task.and_then(|task| burst.get(task))
+        && !packet.meta().flags.has(Flags::CHECKSUM_VERIFIED)
+    {
+        packet.prefetch_rest();
     }
 }
 
@@ -359,10 +356,10 @@ impl Shortcut for Executor {
         let mut around =
             Surroundings { host: self.host.as_mut().map(|host| (host, cx)), loaded: None };
         // A program that looks at datagrams sums them.
-        let mut ahead = if self.program.usual.is_some() { input } else { 0 };
-        fetch(burst, &mut ahead);
+        let mut ahead = bits(if self.program.usual.is_some() { input } else { 0 });
+        fetch(burst, ahead.next());
         for task in bits(input) {
-            fetch(burst, &mut ahead);
+            fetch(burst, ahead.next());
             let mut checksum = Checksum::Valid;
             let way = |packet| self.program.way(net, &mut around, packet, &mut checksum);
             let Some(way) = burst.get_mut(task).and_then(way) else { continue };

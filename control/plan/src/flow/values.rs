@@ -84,7 +84,7 @@ impl Values {
     /// Whether every one is in `other`.
     pub fn within(&self, other: &Values) -> bool {
         if self.range.is_none() && other.range.is_none() {
-            return other.mask & !self.mask == 0 && self.value & other.mask == other.value;
+            return self.requires_bits_of(other);
         }
         if self.plainly_within(other) {
             return true;
@@ -94,10 +94,14 @@ impl Values {
             && !self.outside(other).any(|piece| piece.first().is_some())
     }
 
+    /// Whether every bit that `other` requires is required here, with the same value.
+    fn requires_bits_of(&self, other: &Values) -> bool {
+        other.mask & !self.mask == 0 && self.value & other.mask == other.value
+    }
+
     /// Whether that can be seen without looking at values: every bit that `other` requires is required, and so is its range.
     fn plainly_within(&self, other: &Values) -> bool {
-        let agrees = other.mask & !self.mask == 0 && self.value & other.mask == other.value;
-        agrees
+        self.requires_bits_of(other)
             && other.range.as_ref().is_none_or(|theirs| {
                 let free = self.field.full_mask() & !self.mask;
                 let all = (self.value, self.value | free);
