@@ -169,9 +169,7 @@ impl ProgramTarget {
             receivers.commit(search.nic(), &self.configuration(search));
             all.add(outcome);
             if switches {
-                let Applied { lines, refused } = self.follow_features(search)?;
-                switched.lines.extend(lines);
-                switched.refused.extend(refused);
+                switched.add(self.follow_features(search)?);
             }
         }
         Ok((all, switched))
@@ -187,9 +185,7 @@ impl ProgramTarget {
         let (outcome, mut applied) = self.update(search, receivers, attach)?;
         if attach {
             // Before the program is there, so that no tag is lost.
-            let Applied { lines, refused } = self.follow_features(search)?;
-            applied.lines.extend(lines);
-            applied.refused.extend(refused);
+            applied.add(self.follow_features(search)?);
         }
         let has_failed = !outcome.failed.is_empty() || !applied.refused.is_empty();
         if has_failed && !search.cost().is_acceptable() {
@@ -204,9 +200,7 @@ impl ProgramTarget {
             // Only when all filters are there, so that no flow goes astray first.
             applied.lines.extend(attachment.attach(steering)?);
         }
-        let Applied { lines, refused } = applied_of(&outcome);
-        applied.lines.extend(lines);
-        applied.refused.extend(refused);
+        applied.add(applied_of(&outcome));
         self.has_started = attach;
         Ok(applied)
     }
@@ -235,10 +229,8 @@ impl Target for ProgramTarget {
             true => {
                 let again = self.attach_again()?;
                 let (outcome, mut applied) = self.update(search, receivers, true)?;
-                let Applied { lines, refused } = applied_of(&outcome);
                 applied.lines.splice(..0, again);
-                applied.lines.extend(lines);
-                applied.refused.extend(refused);
+                applied.add(applied_of(&outcome));
                 Ok(applied)
             }
         }

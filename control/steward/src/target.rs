@@ -174,6 +174,12 @@ impl Applied {
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty() && self.refused.is_empty()
     }
+
+    /// Adds changes that were made after these.
+    pub(crate) fn add(&mut self, later: Applied) {
+        self.lines.extend(later.lines);
+        self.refused.extend(later.refused);
+    }
 }
 
 /// Why a device is not as planned.

@@ -97,6 +97,14 @@ impl Two {
         assert!(!self.workers[1].port.may_move(stream), "not before it has settled");
     }
 
+    /// Has the application confirm that move, to both workers.
+    fn settle(&mut self, stream: u32) {
+        self.tell(0, Kind::Moved, stream, 0);
+        self.tell(1, Kind::Moved, stream, 1);
+        self.turn(0);
+        self.turn(1);
+    }
+
     fn sent(&self, worker: usize, stream: u32) -> Vec<u8> {
         let mut out = [0; 64];
         let len = self.workers[worker].port.read_sent(stream, 0, &mut out);
@@ -184,10 +192,7 @@ fn urgent_data_is_told_by_the_worker_that_has_the_stream() {
     let moved = (Kind::Moved, 1u16.to_ne_bytes().to_vec());
     assert_eq!(two.received(0), [(Kind::Stream, b"one".to_vec()), told(2), moved]);
     assert_eq!(two.received(1), []);
-    two.tell(0, Kind::Moved, stream, 0);
-    two.tell(1, Kind::Moved, stream, 1);
-    two.turn(0);
-    two.turn(1);
+    two.settle(stream);
     assert_eq!(two.workers[1].port.deliver(stream, b"two"), 3);
     two.turn(1);
     assert_eq!(two.received(1), [told(3), (Kind::Stream, b"two".to_vec())]);
@@ -210,10 +215,7 @@ fn what_the_worker_before_could_not_tell_of_urgent_data_the_next_one_tells() {
         two.turn(worker);
         two.received(0);
     }
-    two.tell(0, Kind::Moved, stream, 0);
-    two.tell(1, Kind::Moved, stream, 1);
-    two.turn(0);
-    two.turn(1);
+    two.settle(stream);
     assert_eq!(two.workers[1].port.deliver(stream, b"yU"), 2);
     two.turn(1);
     let told = (Kind::Urgent, 100u16.to_ne_bytes().to_vec());
