@@ -253,3 +253,32 @@ fn two_hundred_kills_at_random_moments_leave_nothing_behind() {
     eprintln!("frames free after {} kills: {before}, after {KILLS}: {after}", KILLS / 4);
     assert!(after >= before - KEPT, "{before} frames were free, now {after}");
 }
+
+/// A server that is killed once it has looked at a request, or has read it as well.
+const DIES: &str = "
+import os, signal, socket, sys
+stream = socket.create_server(('0.0.0.0', int(sys.argv[1]))).accept()[0]
+stream.recv(64, socket.MSG_PEEK)
+if sys.argv[2] == 'reads':
+    stream.recv(64)
+os.kill(os.getpid(), signal.SIGKILL)
+";
+
+#[test]
+fn a_killed_programs_connection_ends_in_order_if_it_has_read_everything() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    let lab = Lab::new();
+    for (port, does, is_reset) in [(9003, "reads", false), (9004, "looks", true)] {
+        let mut server = lab.start(&[PYTHON, "-c", DIES, &port.to_string(), does]);
+        let mut stream = lab.connect(&mut server, BOTH[0], port);
+        stream.write_all(b"request").unwrap();
+        let ended = stream.read(&mut [0; 64]);
+        match ended {
+            Ok(octets) => assert!(octets == 0 && !is_reset, "{does}: {octets} octets"),
+            Err(error) => assert!(is_reset, "{does}: {error}; {}", server.told()),
+        }
+    }
+}

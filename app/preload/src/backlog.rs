@@ -88,7 +88,11 @@ impl Backlog {
     }
 
     /// The worker whose datagram is next.
+    #[inline]
     fn next(&self) -> Option<usize> {
+        if let [only] = &self.by_worker[..] {
+            return (!only.is_empty()).then_some(0);
+        }
         let count = self.by_worker.len();
         let mut workers = (self.turn..count).chain(0..self.turn.min(count));
         workers.find(|worker| !self.by_worker[*worker].is_empty())
@@ -99,6 +103,7 @@ impl Backlog {
     }
 
     /// Whether datagrams wait since before a fork, which other processes may take at any time.
+    #[inline]
     pub(crate) fn has_undelivered(&self) -> bool {
         self.undelivered.iter().any(|datagrams| datagrams.len() > 0)
     }
@@ -114,7 +119,7 @@ impl Backlog {
     pub(crate) fn first(&self) -> Option<Waiting<'_>> {
         let mut undelivered = self.undelivered.iter().filter_map(Undelivered::first);
         let first = undelivered.next().map(Waiting::Undelivered);
-        first.or_else(|| self.received().next().map(Waiting::Received))
+        first.or_else(|| self.first_received().map(Waiting::Received))
     }
 
     /// The next datagram, for this process to read: one from before a fork is taken, one that its queue has received
@@ -123,7 +128,7 @@ impl Backlog {
         self.drop_delivered();
         let mut undelivered = self.undelivered.iter().filter_map(Undelivered::take);
         let first = undelivered.next().map(Waiting::Undelivered);
-        first.or_else(|| self.received().next().map(Waiting::Received))
+        first.or_else(|| self.first_received().map(Waiting::Received))
     }
 
     /// Another process is about to get the socket: what waits is for whichever reads first. Returns how many datagrams stay this process'
@@ -138,8 +143,8 @@ impl Backlog {
         let Some(mut datagrams) = Undelivered::new() else { return received(self) };
         let room = (MOST * self.by_worker.len()).saturating_sub(shared);
         for _ in 0..room {
-            let Some(next) = self.received().next().map(Copied::of) else { break };
-            self.pop(1, next.info.remote());
+            let Some(next) = self.first_received().map(Copied::of) else { break };
+            self.pop(1);
             datagrams.push(next);
         }
         datagrams.complete();
@@ -156,6 +161,12 @@ impl Backlog {
     /// Takes over what waited, in such files.
     pub(crate) fn take_over(&mut self, files: impl Iterator<Item = OwnedFd>) {
         self.undelivered.extend(files.filter_map(Undelivered::open));
+    }
+
+    /// The next datagram that the queue has received.
+    #[inline]
+    pub(crate) fn first_received(&self) -> Option<&RxBuf<'static>> {
+        self.by_worker[self.next()?].front()
     }
 
     /// The next datagrams that the queue has received, of one worker, in their order.
@@ -188,19 +199,30 @@ impl Backlog {
         count
     }
 
-    /// Removes the next datagrams that the queue has received, so many of one worker, which came from `peer`. The turn
-    /// passes to the next worker that has one.
-    pub(crate) fn pop(&mut self, count: usize, peer: SocketAddr) {
+    /// Removes the next datagrams that the queue has received, so many of one worker and one peer. The turn passes to
+    /// the next worker that has one.
+    #[inline]
+    pub(crate) fn pop(&mut self, count: usize) {
         let Some(worker) = self.next() else { return };
         self.turn = worker + 1;
-        drop(self.by_worker[worker].drain(..count));
         if self.by_worker.len() > 1 {
-            let homes = self.homes.get_or_insert_with(|| Homes {
-                hasher: RandomState::new(),
-                workers: Box::new([0; PEERS]),
-            });
-            *homes.place(peer) = worker as u16;
+            self.note_home(worker);
         }
+        let waiting = &mut self.by_worker[worker];
+        for _ in 0..count {
+            drop(waiting.pop_front());
+        }
+    }
+
+    /// The peer of the next datagram of a worker gets its answers from that one.
+    #[inline(never)]
+    fn note_home(&mut self, worker: usize) {
+        let Some(peer) = self.by_worker[worker].front().map(RxBuf::remote) else { return };
+        let homes = self.homes.get_or_insert_with(|| Homes {
+            hasher: RandomState::new(),
+            workers: Box::new([0; PEERS]),
+        });
+        *homes.place(peer) = worker as u16;
     }
 
     /// The worker that sends answers to a peer; `None` where one worker brings all datagrams.

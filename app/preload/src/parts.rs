@@ -3,7 +3,19 @@
 use libc::iovec;
 
 /// Octets that a program sends.
-pub(crate) struct Parts<'p>(&'p [iovec]);
+pub(crate) struct Parts<'p> {
+    list: &'p [iovec],
+    len: usize,
+}
+
+/// The length of all parts, which are mostly one.
+#[inline]
+fn total(parts: &[iovec]) -> usize {
+    match parts {
+        [only] => only.iov_len,
+        parts => parts.iter().map(|part| part.iov_len).sum(),
+    }
+}
 
 /// Whether a buffer is null and not empty: the C library's calls then fail with `EFAULT`.
 fn is_nowhere(parts: &[iovec]) -> bool {
@@ -12,21 +24,21 @@ fn is_nowhere(parts: &[iovec]) -> bool {
 
 impl<'p> Parts<'p> {
     pub(crate) fn is_nowhere(&self) -> bool {
-        is_nowhere(self.0)
+        is_nowhere(self.list)
     }
 
     /// # Safety
     /// Each part is readable memory of its length.
-    pub(crate) unsafe fn new(parts: &'p [iovec]) -> Parts<'p> {
-        Parts(parts)
+    pub(crate) unsafe fn new(list: &'p [iovec]) -> Parts<'p> {
+        Parts { list, len: total(list) }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.iter().map(|part| part.iov_len).sum()
+        self.len
     }
 
     pub(crate) fn slices(&self) -> impl Iterator<Item = &'p [u8]> {
-        let parts = self.0.iter().filter(|part| part.iov_len > 0);
+        let parts = self.list.iter().filter(|part| part.iov_len > 0);
         // SAFETY: the promise of `new`.
         parts.map(|part| unsafe {
             std::slice::from_raw_parts(part.iov_base.cast::<u8>().cast_const(), part.iov_len)
@@ -35,32 +47,35 @@ impl<'p> Parts<'p> {
 }
 
 /// Where a program wants octets.
-pub(crate) struct Places<'p>(&'p [iovec]);
+pub(crate) struct Places<'p> {
+    list: &'p [iovec],
+    len: usize,
+}
 
 impl<'p> Places<'p> {
     pub(crate) fn is_nowhere(&self) -> bool {
-        is_nowhere(self.0)
+        is_nowhere(self.list)
     }
 
     /// # Safety
     /// Each part is writable memory of its length.
-    pub(crate) unsafe fn new(parts: &'p [iovec]) -> Places<'p> {
-        Places(parts)
+    pub(crate) unsafe fn new(list: &'p [iovec]) -> Places<'p> {
+        Places { list, len: total(list) }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.iter().map(|part| part.iov_len).sum()
+        self.len
     }
 
     /// The parts, as the C library has them.
     pub(crate) fn list(&self) -> &'p [iovec] {
-        self.0
+        self.list
     }
 
     /// Copies octets behind the first `skip` ones; returns how many there was room for.
     pub(crate) fn fill(&self, mut skip: usize, mut octets: &[u8]) -> usize {
         let mut done = 0;
-        for part in self.0 {
+        for part in self.list {
             if skip >= part.iov_len {
                 skip -= part.iov_len;
                 continue;

@@ -1,7 +1,7 @@
 //! Receiving: data is copied once, from the frame in which the stack has put it.
 
 use libc::{MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, c_int, msghdr};
-use weever_app_sockets::Info;
+use weever_app_sockets::{Info, RxBuf};
 
 use crate::address;
 use crate::backlog::Waiting;
@@ -14,9 +14,6 @@ use crate::real;
 use crate::state::{Held, State};
 use crate::urgent::{self, Stretch};
 use crate::wait::{Direction, until_signal};
-
-/// Octets that a program has read before the stack is told in the middle of its work.
-const TELL_AFTER: usize = 32 * 1024;
 
 /// A received message: octets, and the control messages of `recvmsg`.
 pub(crate) struct Got {
@@ -47,6 +44,7 @@ pub(crate) unsafe fn receive(
     let got = loop {
         let attempt = |held: &mut Held, place: u32| {
             if let Some(Kind::Udp(udp)) = held.files.get(place).map(|file| &file.kind) {
+                let is_open = udp.socket.is_some();
                 // What has waited since before a fork needs no queue of this process'.
                 if udp.received.has_undelivered() {
                     // SAFETY: the caller's promise.
@@ -55,7 +53,9 @@ pub(crate) unsafe fn receive(
                         return Ok(got);
                     }
                 }
-                held.use_or_wait(place)?;
+                if !is_open {
+                    held.use_or_wait(place)?;
+                }
                 // SAFETY: the caller's promise.
                 return unsafe { datagram(held, place, fd, places, flags, &mut message) };
             }
@@ -98,8 +98,11 @@ fn stream(
     if stream.shared {
         stream.settle_read();
     }
-    if *done >= TELL_AFTER || stream.shared || stream.received.is_empty() {
+    let (shared, all) = (stream.shared, stream.received.is_empty());
+    if shared {
         held.commit_read();
+    } else {
+        held.note_read(*done, all);
     }
     Ok(Some(Got { octets: *done, flags: 0 }))
 }
@@ -197,37 +200,42 @@ unsafe fn datagram(
     // Without a place for their length, they come one by one.
     let has_place = message.as_deref().is_some_and(|message| message.msg_controllen > 0);
     let several = file.options.receive_segments && has_place && !peeks;
-    let (mut whole, mut got, mut count) = (0, 0, 0);
-    let (len, info) = (first.len(), first.info());
+    let len = first.len();
+    // It takes apart what nobody may ask for.
+    let info = message.is_some().then(|| first.info());
+    let (mut whole, mut got, mut count) = (len, 0, 0);
     match first {
-        Waiting::Undelivered(datagram) => {
-            (whole, got) = (len, places.fill(0, &datagram.octets));
-        }
-        Waiting::Received(_) => {
-            count = if several { received.together(places.len()) } else { 1 };
+        Waiting::Undelivered(datagram) => got = places.fill(0, &datagram.octets),
+        Waiting::Received(_) if several => {
+            (whole, count) = (0, received.together(places.len()));
             for datagram in received.received().take(count) {
                 whole += datagram.len();
-                for piece in datagram.pieces() {
-                    got += places.fill(got, piece);
-                }
+                got = copy(datagram, places, got);
             }
         }
+        Waiting::Received(datagram) => (got, count) = (copy(datagram, places, 0), 1),
     }
     let segment = (count > 1).then_some(len as c_int);
     let cut = if got < whole { MSG_TRUNC } else { 0 };
     let mut told = cut;
-    if let Some(message) = message {
+    if !peeks && count > 0 {
+        received.pop(count);
+    }
+    if let Some((message, info)) = message.as_deref_mut().zip(info) {
         // SAFETY: the caller's promise.
         told |= unsafe { describe(state, place, (&info, segment), message) };
     }
-    if !peeks
-        && count > 0
-        && let Some(Kind::Udp(udp)) = state.files.get_mut(place).map(|file| &mut file.kind)
-    {
-        udp.received.pop(count, info.remote());
-    }
     let octets = if flags & MSG_TRUNC != 0 { whole } else { got };
     Ok(Some(Got { octets, flags: told }))
+}
+
+/// Copies a datagram behind `skip` octets; how many there are then.
+#[inline]
+fn copy(datagram: &RxBuf<'_>, places: &Places<'_>, skip: usize) -> usize {
+    if let Some(payload) = datagram.payload() {
+        return skip + places.fill(skip, payload);
+    }
+    datagram.pieces().fold(skip, |done, piece| done + places.fill(done, piece))
 }
 
 /// Writes a datagram's sender and control messages, of several datagrams the length of each; returns flags.

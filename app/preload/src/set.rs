@@ -84,11 +84,11 @@ impl Set {
         }
     }
 
-    /// Whether a descriptor is in it with `EPOLLEXCLUSIVE`, and one of its events holds, by `readiness` of its place.
-    pub(crate) fn holds_exclusively(&self, fd: c_int, readiness: u32) -> bool {
+    /// Whether a descriptor is in it with `EPOLLEXCLUSIVE`, and one of its events holds, by its `readiness`.
+    pub(crate) fn holds_exclusively(&self, fd: c_int, readiness: impl Fn() -> u32) -> bool {
         self.exclusive > 0
             && self.interest.get(&fd).is_some_and(|interest| {
-                interest.is_exclusive() && interest.holding(&|_| readiness) != 0
+                interest.is_exclusive() && interest.holding(&|_| readiness()) != 0
             })
     }
 

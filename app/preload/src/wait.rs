@@ -76,6 +76,7 @@ pub(crate) fn until<T>(
 
 /// As [`until`]; `ERESTART` says that a handler with `SA_RESTART` has run: a call that has done nothing yet goes on,
 /// others return their result so far.
+#[inline]
 pub(crate) fn until_signal<T>(
     fd: c_int,
     dont_wait: bool,
@@ -83,54 +84,87 @@ pub(crate) fn until_signal<T>(
     mut attempt: impl FnMut(&mut Held, u32) -> Answer<Option<T>>,
 ) -> Answer<T> {
     let mut held = lock();
+    match once(&mut held, fd, &mut attempt)? {
+        Some(done) => Ok(done),
+        None => until_there(held, fd, (dont_wait, direction), &mut attempt),
+    }
+}
+
+/// Tries once, at the socket of a descriptor.
+#[inline]
+fn once<T>(
+    held: &mut Held,
+    fd: c_int,
+    attempt: &mut impl FnMut(&mut Held, u32) -> Answer<Option<T>>,
+) -> Answer<Option<T>> {
+    let (place, file) = held.of(fd)?;
+    if file.is_shared() {
+        held.pump();
+        held.ensure(place)?;
+    }
+    attempt(held, place)
+}
+
+/// Goes on after an attempt that has found nothing.
+#[inline(never)]
+fn until_there<T>(
+    mut held: Held,
+    fd: c_int,
+    (dont_wait, direction): (bool, Direction),
+    attempt: &mut impl FnMut(&mut Held, u32) -> Answer<Option<T>>,
+) -> Answer<T> {
     let mut start = None;
     loop {
-        let (place, file) = held.of(fd)?;
-        if file.is_shared() {
-            held.pump();
-            held.ensure(place)?;
-        }
-        if let Some(done) = attempt(&mut held, place)? {
-            return Ok(done);
-        }
         let (_, file) = held.of(fd)?;
         let dont_wait = dont_wait || file.nonblocking;
         if dont_wait && direction == Direction::Receive && held.looks_later() {
             return fail(libc::EAGAIN);
         }
-        if held.pump() {
-            continue;
-        }
-        let (_, file) = held.of(fd)?;
-        if dont_wait {
-            held.commit();
-            return fail(libc::EAGAIN);
-        }
-        let limit = direction.timeout(file);
-        let left = limit
-            .map(|limit| limit.saturating_sub(start.get_or_insert_with(Moment::now).elapsed()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return fail(libc::EAGAIN);
-        }
-        // The kernel's socket behind it may become ready, too.
-        let mut kernel = [pollfd { fd, events: POLLIN, revents: 0 }];
-        let also = usize::from(file.kernel && direction == Direction::Receive);
-        let files = vec![(place, direction.events() | crate::file::ERR)];
-        let watch = Watch::List { files, sets: Vec::new() };
-        let until = Until { limit: left, mask: std::ptr::null(), restarts: limit.is_none() };
-        match sleep(held, watch, &mut kernel[..also], until) {
-            Ok(again) => held = again,
-            // Events that came before the signal are reported.
-            Err(Failure::Errno(errno @ (libc::EINTR | libc::ERESTART))) => {
-                held = lock();
-                held.pump();
-                let (place, _) = held.of(fd)?;
-                let done = attempt(&mut held, place)?;
-                return done.ok_or(Failure::Errno(errno));
+        if !held.pump() {
+            if dont_wait {
+                held.commit();
+                return fail(libc::EAGAIN);
             }
-            Err(why) => return Err(why),
+            match sleep_for(held, fd, direction, &mut start) {
+                Ok(again) => held = again,
+                // Events that came before the signal are reported.
+                Err(Failure::Errno(errno @ (libc::EINTR | libc::ERESTART))) => {
+                    held = lock();
+                    held.pump();
+                    let (place, _) = held.of(fd)?;
+                    let done = attempt(&mut held, place)?;
+                    return done.ok_or(Failure::Errno(errno));
+                }
+                Err(why) => return Err(why),
+            }
+        }
+        if let Some(done) = once(&mut held, fd, attempt)? {
+            return Ok(done);
         }
     }
+}
+
+/// Sleeps until a socket may be ready; its timeout counts from `start` on.
+fn sleep_for(
+    mut held: Held,
+    fd: c_int,
+    direction: Direction,
+    start: &mut Option<Moment>,
+) -> Answer<Held> {
+    let (place, file) = held.of(fd)?;
+    let limit = direction.timeout(file);
+    let left =
+        limit.map(|limit| limit.saturating_sub(start.get_or_insert_with(Moment::now).elapsed()));
+    if left.is_some_and(|left| left.is_zero()) {
+        return fail(libc::EAGAIN);
+    }
+    // The kernel's socket behind it may become ready, too.
+    let mut kernel = [pollfd { fd, events: POLLIN, revents: 0 }];
+    let also = usize::from(file.kernel && direction == Direction::Receive);
+    let files = vec![(place, direction.events() | crate::file::ERR)];
+    let watch = Watch::List { files, sets: Vec::new() };
+    let until = Until { limit: left, mask: std::ptr::null(), restarts: limit.is_none() };
+    sleep(held, watch, &mut kernel[..also], until)
 }
 
 /// How long a thread sleeps.

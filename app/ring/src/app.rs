@@ -182,6 +182,8 @@ pub struct AppEnd {
     lent: u32,
     /// How many frames to lend.
     share: u32,
+    /// Entries were published, and the stack's worker was not woken for them.
+    unrung: bool,
     /// How many free frames are never lent: what is received and held does not take those that answers need.
     reserve: usize,
     /// By frame, the stream whose octets it holds while the stack has it, and how many; empty without
@@ -232,6 +234,7 @@ impl AppEnd {
             spare,
             lent: 0,
             share: (geometry.frames / 2).min(geometry.ring_len),
+            unrung: false,
             reserve: (geometry.frames / 8) as usize,
             streams: Vec::new(),
             returned: VecDeque::new(),
@@ -514,8 +517,16 @@ impl AppEnd {
         let starved = self.lent == 0;
         self.lend()?;
         let lent = self.fill.publish();
+        let published = self.transmit.publish() | std::mem::take(&mut self.unrung);
         // A stack without a frame waits for one with connections and octets of streams.
-        Ok((self.transmit.publish() || lent && starved) && self.stack.take())
+        Ok((published || lent && starved) && self.stack.take())
+    }
+
+    /// Makes submitted frames and requests visible to the stack, whose worker may sleep until the next
+    /// [`commit`](Self::commit): for what nobody waits for.
+    #[inline]
+    pub fn publish(&mut self) {
+        self.unrung |= self.transmit.publish();
     }
 
     /// Announces that the application is about to sleep; false, and nothing announced, when there

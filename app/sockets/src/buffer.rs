@@ -72,9 +72,14 @@ impl<'q> RxBuf<'q> {
     }
 
     /// The payload's length in bytes.
+    #[inline]
     pub fn len(&self) -> usize {
         let Parts { first, more } = self.parts();
-        usize::from(first.len) + more.iter().map(|part| usize::from(part.len)).sum::<usize>()
+        let first = usize::from(first.len);
+        if more.is_empty() {
+            return first;
+        }
+        first + more.iter().map(|part| usize::from(part.len)).sum::<usize>()
     }
 
     /// Whether it has no payload.
@@ -83,6 +88,7 @@ impl<'q> RxBuf<'q> {
     }
 
     /// The payload, if it lies in one frame, as nearly all do.
+    #[inline]
     pub fn payload(&self) -> Option<&[u8]> {
         let Parts { first, more } = self.parts();
         more.is_empty().then(|| self.part(first))
@@ -125,10 +131,13 @@ impl<'q> RxBuf<'q> {
 }
 
 impl Drop for RxBuf<'_> {
+    #[inline]
     fn drop(&mut self) {
         let Some(Parts { first, more }) = self.parts.take() else { return };
-        let frames = std::iter::once(first).chain(more).map(|part| part.frame);
-        self.queue.release(self.channel, frames);
+        self.queue.release(self.channel, Some(first.frame));
+        if !more.is_empty() {
+            self.queue.release(self.channel, more.into_iter().map(|part| part.frame));
+        }
     }
 }
 

@@ -49,7 +49,8 @@ impl State {
         if let Event::Accepted(_, stream) = event {
             self.accepted(queue, place, stream);
         } else if let Some(file) = self.files.get_mut(place) {
-            let (file_is_left, reason) = (file.left, Reason::of(&event));
+            let file_is_left = file.left;
+            let reason = file.owner.is_some().then(|| Reason::of(&event)).flatten();
             let over = matches!(event, Event::StreamClosed(_) | Event::Released(_));
             note(queue, file, event);
             if let (Some(owner), Some(reason)) = (&file.owner, reason) {
@@ -112,8 +113,8 @@ impl State {
     fn touch_for_one(&mut self, place: u32) {
         self.changed = true;
         let State { files, sets, sleepers, looks, .. } = self;
-        let Some(file) = files.get(place) else { return };
-        let readiness = file.readiness();
+        let Some(file) = files.get(place).filter(|file| !file.watchers.is_empty()) else { return };
+        let readiness = || file.readiness();
         let looking = looks.take_if(|looking| {
             let mut own = file.watchers.iter().filter(|(set, _)| set == looking);
             own.any(|(_, fd)| {

@@ -37,6 +37,12 @@ use crate::{deferred, log};
 /// How long a thread with the stack inside polls before it sleeps: twice as long as waking up takes.
 const LINGER: Duration = Duration::from_micros(50);
 
+/// Octets that a program has read before the stack is told in the middle of its work.
+const TELL_AFTER: usize = 32 * 1024;
+/// The same when there are no more to read: a window that opens by less than a segment is not announced either
+/// (RFC 9293 §3.8.6.2.2).
+const WORTH_TELLING: usize = 1448;
+
 /// The events for which a thread sleeps.
 pub(crate) enum Watch {
     /// An epoll set.
@@ -67,6 +73,8 @@ pub(crate) struct State {
     pub(crate) inside: bool,
     /// Sends that may wait for others before a stack inside takes its turn: it is handed them all at once.
     owed: usize,
+    /// Octets of streams that were read since the stack was told of such.
+    untold: usize,
     /// Looks for more on sockets that may find nothing before such a stack takes its turn for them.
     unlooked: usize,
     /// The stack was inside the parent of this process, which has none.
@@ -101,6 +109,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     lost: false,
     inside: false,
     owed: 0,
+    untold: 0,
     unlooked: 0,
     orphaned: false,
     files: Slab::new(),
@@ -191,7 +200,7 @@ impl State {
 
     /// Hands written octets to the stack.
     pub(crate) fn commit(&mut self) {
-        self.owed = 0;
+        (self.owed, self.untold) = (0, 0);
         if let Some(queue) = self.queue
             && let Err(error) = queue.commit()
         {
@@ -219,6 +228,22 @@ impl State {
         self.publish();
     }
 
+    /// Octets of a stream were read, perhaps all that are there. If the peer may be waiting for it, the stack is told at once,
+    /// else a worker that sleeps hears of it with what the program sends next, or when the program waits or ends.
+    pub(crate) fn note_read(&mut self, octets: usize, all: bool) {
+        self.untold += octets;
+        if self.untold >= if all { WORTH_TELLING } else { TELL_AFTER } {
+            return self.commit_read();
+        }
+        // A stack inside ends with its program.
+        if !self.inside
+            && let Some(queue) = self.queue
+            && let Err(error) = queue.publish_read()
+        {
+            self.lose(&error.to_string());
+        }
+    }
+
     /// As [`commit`](Self::commit), after a read. A stack inside hears of it at its next turn.
     pub(crate) fn commit_read(&mut self) {
         if self.inside { self.publish() } else { self.commit() }
@@ -233,6 +258,7 @@ impl State {
     }
 
     fn publish(&mut self) {
+        self.untold = 0;
         if let Some(queue) = self.queue
             && let Err(error) = queue.publish()
         {

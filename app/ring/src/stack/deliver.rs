@@ -8,8 +8,9 @@ use crate::entry::{Entry, Kind, NO_FRAME, SocketId};
 use crate::info::{About, PackedInfo, PacketInfo};
 use crate::layout::{ChannelError, INFO_SIZE};
 
-/// How many entries of the fill ring are taken at once.
-const REFILL: usize = 64;
+/// How many entries of the fill ring are taken at once: more than are delivered between two looks at it, so that the
+/// frames which the application has not touched for long end up below the others.
+const REFILL: usize = 256;
 
 /// The outcome of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,11 +53,8 @@ impl StackEnd {
         if self.receive.room(frames as u32)? < frames as u32 {
             return Ok(Delivery::RingFull);
         }
-        if self.free.len() < frames {
-            self.refill()?;
-            if self.free.len() < frames {
-                return Ok(Delivery::NoFrame);
-            }
+        if !self.has_free(frames)? {
+            return Ok(Delivery::NoFrame);
         }
         if let Some(place) = self.free.len().checked_sub(frames + AHEAD as usize) {
             self.memory.prefetch(self.free[place], true);
@@ -93,8 +91,8 @@ impl StackEnd {
         if self.receive.room(1)? < 1 {
             return Ok(Delivery::RingFull);
         }
-        if about.is_some() && self.free.is_empty() {
-            self.refill()?;
+        if about.is_some() {
+            self.has_free(1)?;
         }
         let with_frame = about.and_then(|about| Some((about, self.free.pop()?)));
         let room = self.geometry().payload_size().into();
@@ -184,9 +182,7 @@ impl StackEnd {
         if self.receive.room(1)? == 0 {
             return Ok(None);
         }
-        if self.free.is_empty() {
-            self.refill()?;
-        }
+        self.has_free(1)?;
         let frame = self.free.pop();
         if let Some(frame) = frame {
             self.holders[frame as usize] = Holder::Application;
@@ -200,8 +196,18 @@ impl StackEnd {
         room && (!self.free.is_empty() || self.fill.look().unwrap_or(1) > 0)
     }
 
+    /// Whether the application has lent so many frames that are empty. It looks into the fill ring once between two calls of
+    /// [`publish`](Self::publish), and when there are fewer.
+    #[inline]
+    pub(super) fn has_free(&mut self, frames: usize) -> Result<bool, ChannelError> {
+        if !self.refilled || self.free.len() < frames {
+            self.refill()?;
+        }
+        Ok(self.free.len() >= frames)
+    }
+
     /// Takes lent frames from the fill ring.
-    pub(super) fn refill(&mut self) -> Result<(), ChannelError> {
+    fn refill(&mut self) -> Result<(), ChannelError> {
         for _ in 0..REFILL {
             let Some(entry) = self.fill.pop()? else { break };
             if self.take_from_application(entry.frame, Holder::Stack) {
@@ -210,6 +216,7 @@ impl StackEnd {
             }
         }
         self.fill.release();
+        self.refilled = true;
         Ok(())
     }
 }

@@ -68,7 +68,10 @@ pub struct StackEnd {
     app: Doorbell<'static>,
     own: Doorbell<'static>,
     holders: Box<[Holder]>,
+    /// Lent frames that are empty. Those that the application gave back last are filled first: the caches have them.
     free: Vec<u32>,
+    /// Whether it was looked for lent frames since the last [`publish`](Self::publish).
+    refilled: bool,
     /// How often each frame was lent, which tells whether one that was filled is still with the application.
     loans: Box<[u32]>,
     /// The frames of the datagram that `next_transmit` returned last.
@@ -102,6 +105,7 @@ impl StackEnd {
             app: parts.app,
             own: parts.stack,
             free: Vec::with_capacity(memory.geometry().frames as usize),
+            refilled: false,
             loans: vec![0; holders.len()].into(),
             holders: holders.into(),
             parts: Vec::with_capacity(usize::from(u8::MAX) + 1),
@@ -150,6 +154,7 @@ impl StackEnd {
     #[inline]
     #[must_use = "an application that sleeps has to be woken"]
     pub fn publish(&mut self) -> bool {
+        self.refilled = false;
         self.transmit.release();
         let received = self.receive.publish();
         let completed = self.completion.publish();

@@ -44,9 +44,7 @@ impl StackEnd {
         if self.receive.room(1)? == 0 {
             return Ok(Err(Delivery::RingFull));
         }
-        if self.free.is_empty() {
-            self.refill()?;
-        }
+        self.has_free(1)?;
         Ok(self.free.pop().ok_or(Delivery::NoFrame))
     }
 

@@ -60,6 +60,24 @@ fn a_datagram_arrives_with_its_info_and_goes_back_in_the_same_frame() {
 }
 
 #[test]
+fn frames_that_came_back_last_are_filled_first() {
+    let (mut stack, mut app) = pair(128);
+    let mut places = std::collections::HashSet::new();
+    for _ in 0..1000 {
+        for _ in 0..3 {
+            assert_eq!(stack.deliver(7, &info(9), b"hello").unwrap(), Delivery::Delivered);
+        }
+        let _ = stack.publish();
+        while let Some(received) = app.receive().unwrap() {
+            places.insert(app.payload(&received).as_ptr().addr());
+            app.release(received.frame.unwrap());
+        }
+        let _ = app.commit().unwrap();
+    }
+    assert_eq!(places.len(), 3, "as many as are in use at once, of the 64 that are lent");
+}
+
+#[test]
 fn a_long_datagram_takes_several_frames_both_ways_or_none() {
     let (mut stack, mut app) = pair(8);
     let payload: Vec<u8> = (0..500).map(|i| i as u8).collect();

@@ -98,6 +98,17 @@ impl AppQueue {
         self.channels.iter().try_for_each(Channel::commit)
     }
 
+    /// Has the stack know which octets were read without waking a worker that sleeps, which hears of it with the next
+    /// [`commit`](Self::commit), or when this process ends. For few octets: the peer may wait for room for many.
+    ///
+    /// # Errors
+    /// [`Error::Channel`].
+    pub fn publish_read(&self) -> Result<(), Error> {
+        self.commit_read()?;
+        self.channels.iter().for_each(|channel| channel.end.borrow_mut().publish());
+        Ok(())
+    }
+
     /// Has a stack in this thread turn once, when the rings have nothing more; true if it did something. The batch
     /// has come to its end, so its answers go with this turn, and the frames that were read serve the next batch.
     fn turn(&self) -> Result<bool, Error> {
@@ -257,10 +268,12 @@ impl AppQueue {
         self.channels.len()
     }
 
+    #[inline]
     pub(crate) fn frames_of(&self, channel: u16) -> &Frames {
         &self.channels[usize::from(channel)].frames
     }
 
+    #[inline]
     pub(crate) fn release(&self, channel: u16, frames: impl IntoIterator<Item = Frame>) {
         let mut end = self.channels[usize::from(channel)].end.borrow_mut();
         frames.into_iter().for_each(|frame| end.release(frame));

@@ -295,6 +295,9 @@ impl AppQueue {
 
     /// Tells the stack that streams are used by their new channels from now on, as far as the rings have room.
     pub(super) fn mark_moves(&self, streams: &mut Streams) {
+        if streams.marks.is_empty() {
+            return;
+        }
         streams.marks.retain(|(number, channel, value)| {
             let mut end = self.channels[usize::from(*channel)].end.borrow_mut();
             // A broken channel is found out by the next call that reads it.
