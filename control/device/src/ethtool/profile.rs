@@ -10,6 +10,8 @@ use super::{Action, Match};
 /// A driver with the NIC that it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
+    /// `igb_main.c`, 82576, which takes no rules.
+    Igb,
     /// `ixgbe_ethtool.c`, 82599.
     Ixgbe,
     /// `i40e_ethtool.c`, X710.
@@ -71,6 +73,7 @@ impl Profile {
     ) -> Result<Match, i32> {
         use FlowType::{Ether, Ip4, Ip6, Sctp4, Sctp6, Tcp4, Tcp6, Udp4, Udp6};
         let taken: &[FlowType] = match self {
+            Profile::Igb => &[],
             Profile::Ixgbe => &[Tcp4, Udp4, Sctp4, Ip4],
             Profile::I40e => &[Tcp4, Udp4, Sctp4, Ip4, Tcp6, Udp6, Sctp6, Ip6],
             Profile::Ice => &[Tcp4, Udp4, Sctp4, Ip4, Tcp6, Udp6, Sctp6, Ip6, Ether],
@@ -153,7 +156,7 @@ impl Profile {
                 Form::Options | Form::First | Form::Later => is_ip4,
                 Form::Extensions | Form::Stacked => false,
             },
-            Profile::Ena | Profile::Gve | Profile::Siena => false,
+            Profile::Igb | Profile::Ena | Profile::Gve | Profile::Siena => false,
         }
     }
 

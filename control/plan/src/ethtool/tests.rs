@@ -52,7 +52,9 @@ fn nic(table: Table) -> Nic {
         locations: None,
         default_queue: 0,
         off: Vec::new(),
+        disturbances: Vec::new(),
         features: Vec::new(),
+        wanted: Vec::new(),
         sends: None,
     }
 }

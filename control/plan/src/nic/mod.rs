@@ -5,6 +5,7 @@
 //! that way, and on the way out ([`Feature`]). [`Nic::of`] reads that pipeline; any other shape is an error
 //! that names the node.
 
+mod disturbance;
 mod feature;
 mod pipeline;
 #[cfg(test)]
@@ -16,7 +17,9 @@ use weever_graph::nic::{
     Exposure, FlowType, FormsByType, QueueRange, RssFields, RssHash, RssModel, TableModel,
 };
 
+use crate::config::Configuration;
 use crate::flow::{Conj, Kinds};
+pub use disturbance::{Disturbance, Effect, Touched};
 pub use feature::{Feature, Setting, Side, Vouched};
 
 /// The configurable parts of a NIC.
@@ -36,11 +39,15 @@ pub struct Nic {
     pub locations: Option<u32>,
     /// The queue for packets that no table took and no hash spreads.
     pub default_queue: u32,
-    /// Private flags of the Linux driver that have to be off while there are rules, because the driver otherwise
-    /// has rules of its own.
+    /// Private flags of the Linux driver that have to be off while there are rules, or the hash is relied on, because
+    /// the driver otherwise has rules of its own.
     pub off: Vec<String>,
+    /// What settings disturb, as far as the model says it.
+    pub disturbances: Vec<Disturbance>,
     /// The work that it does on packets, in the order in which they meet it: received ones first, then sent ones.
     pub features: Vec<Feature>,
+    /// Features that a host's graph uses, to be switched on beside those that rules need.
+    pub wanted: Vec<Setting>,
     /// The queues from which it sends, if the model has a send side.
     pub sends: Option<QueueRange>,
 }
@@ -70,6 +77,24 @@ impl Nic {
         let open = |t: &Table| Kinds::unclaimed(&t.model);
         let unclaimed = self.tables.first().map_or(Kinds::NONE, open);
         Claims { kinds: Kinds::ALL.without(unclaimed) }
+    }
+
+    /// What a setting disturbs, if the model says it.
+    pub fn disturbed_by(&self, setting: &Touched) -> Option<&Disturbance> {
+        self.disturbances.iter().find(|disturbance| disturbance.by == *setting)
+    }
+
+    /// Whether a plan has the hash keep packets from queues, or knows where it sends them, so that rules of the driver's
+    /// own would break it.
+    pub fn relies_on_hash(configuration: &Configuration) -> bool {
+        !configuration.rss.table.is_empty() || configuration.rss.key.is_some()
+    }
+
+    /// Whether rules have to be on although there are none: while they are off, the driver makes rules of its own, which
+    /// take packets that a plan has the hash spread.
+    pub fn needs_rules_on(&self, configuration: &Configuration) -> bool {
+        let off = self.disturbed_by(&Touched::RulesOff);
+        Nic::relies_on_hash(configuration) && off.is_some_and(|off| off.has(&Effect::Atr))
     }
 
     /// The NIC with what a device of its kind says of itself: the size of the hash's table, which the table of a plan
