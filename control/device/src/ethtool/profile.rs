@@ -86,6 +86,11 @@ impl Profile {
         if !taken.contains(&rule.flow_type) || (no_drop && action == Action::Drop) {
             return Err(libc::EOPNOTSUPP);
         }
+        // flow_type_to_traffic_type
+        let is_ip_alone = rule.flow_type.protocol().is_none();
+        if self == Profile::Mlx5 && matches!(action, Action::Context { .. }) && is_ip_alone {
+            return Err(libc::EINVAL);
+        }
         let made = self.normalised(rule);
         self.check_masks(&made)?;
         let agrees = |other: &Match| self.masks(other) == self.masks(&made);

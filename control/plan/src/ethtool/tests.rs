@@ -22,6 +22,7 @@ fn table(location: Location) -> Table {
         locations: None,
         drop: false,
         context: false,
+        context_types: Vec::new(),
     };
     let model = TableModel {
         matches: FIELDS.map(field).to_vec(),

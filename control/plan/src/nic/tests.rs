@@ -20,6 +20,7 @@ fn table() -> TableModel {
         locations: None,
         drop: false,
         context: false,
+        context_types: Vec::new(),
     };
     TableModel {
         matches: vec![FieldMatch { field: Field::L4Dst, granularity: Granularity::Whole }],
