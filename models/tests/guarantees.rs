@@ -107,7 +107,7 @@ fn disturbances() -> String {
             continue;
         }
         let words = |fact: &Disturbance| {
-            let effects: Vec<String> = fact.effects.iter().map(|effect| word(effect)).collect();
+            let effects: Vec<String> = fact.effects.iter().map(word).collect();
             let effects = if effects.is_empty() { "nothing".into() } else { effects.join(", ") };
             format!("{effects} (`{}`)", fact.source)
         };

@@ -1,4 +1,4 @@
-//! Which features of a device a plan needs on or off, and what those that are on vouch for.
+//! Which features and switches of a device a plan needs on or off, and what those that are on vouch for.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use weever_graph::nic::Work;
 use weever_graph::{Attr, Effects, Field, Graph, Node, Predicate};
 
 use crate::config::{Configuration, Rule};
-use crate::nic::{Feature, Nic, Setting, Side, Touched, Vouched};
+use crate::nic::{Effect, Feature, Nic, Setting, Side, Touched, Vouched};
 
 impl Nic {
     /// The NIC with the features wanted on that a host's graph uses, that are off, and whose switching disturbs nobody:
@@ -48,6 +48,19 @@ impl Nic {
             feature.model.ethtool.iter().any(|n| n == name)
                 && work.any(|w| matches!(w, Work::Takes(field) if tests(field)))
         })
+    }
+
+    /// Whether a plan has the hash keep packets from queues, or knows where it sends them, so that rules of the driver's
+    /// own would break it.
+    pub fn relies_on_hash(configuration: &Configuration) -> bool {
+        !configuration.rss.table.is_empty() || configuration.rss.key.is_some()
+    }
+
+    /// Whether rules have to be on although there are none: while they are off, the driver makes rules of its own, which
+    /// take packets that a plan has the hash spread.
+    pub fn needs_rules_on(&self, configuration: &Configuration) -> bool {
+        let off = self.disturbed_by(&Touched::RulesOff);
+        Nic::relies_on_hash(configuration) && off.is_some_and(|off| off.has(&Effect::Atr))
     }
 
     /// The names by which Linux switches what takes fields, such as tags, out of frames before software sees them.

@@ -17,7 +17,6 @@ use weever_graph::nic::{
     Exposure, FlowType, FormsByType, QueueRange, RssFields, RssHash, RssModel, TableModel,
 };
 
-use crate::config::Configuration;
 use crate::flow::{Conj, Kinds};
 pub use disturbance::{Disturbance, Effect, Touched};
 pub use feature::{Feature, Setting, Side, Vouched};
@@ -82,19 +81,6 @@ impl Nic {
     /// What a setting disturbs, if the model says it.
     pub fn disturbed_by(&self, setting: &Touched) -> Option<&Disturbance> {
         self.disturbances.iter().find(|disturbance| disturbance.by == *setting)
-    }
-
-    /// Whether a plan has the hash keep packets from queues, or knows where it sends them, so that rules of the driver's
-    /// own would break it.
-    pub fn relies_on_hash(configuration: &Configuration) -> bool {
-        !configuration.rss.table.is_empty() || configuration.rss.key.is_some()
-    }
-
-    /// Whether rules have to be on although there are none: while they are off, the driver makes rules of its own, which
-    /// take packets that a plan has the hash spread.
-    pub fn needs_rules_on(&self, configuration: &Configuration) -> bool {
-        let off = self.disturbed_by(&Touched::RulesOff);
-        Nic::relies_on_hash(configuration) && off.is_some_and(|off| off.has(&Effect::Atr))
     }
 
     /// The NIC with what a device of its kind says of itself: the size of the hash's table, which the table of a plan
