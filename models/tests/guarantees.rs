@@ -6,11 +6,12 @@ use std::path::Path;
 use weever_graph::Attr;
 use weever_graph::nic::{FlowType, Form};
 use weever_models::{NICS, nic};
-use weever_plan::nic::Nic;
+use weever_plan::nic::{Disturbance, Effect, Nic, Touched};
 
 const START: &str =
     "<!-- made from the models: WEEVER_BLESS=1 cargo test -p weever-models --test guarantees -->\n";
 const KERNELS: &str = "<!-- kernels of the models: WEEVER_BLESS=1 cargo test -p weever-models --test guarantees -->\n";
+const DISTURBANCES: &str = "<!-- disturbances of the models: WEEVER_BLESS=1 cargo test -p weever-models --test guarantees -->\n";
 const END: &str = "<!-- end -->\n";
 
 /// The NIC as plans see it, unless it has no rules then.
@@ -78,15 +79,90 @@ fn kernels() -> String {
         let graph = nic(name).unwrap();
         let source = graph.iter().map(|(_, node)| node).find(|n| n.has(&Attr::Source));
         let kernel = source.and_then(|node| node.param("kernel"));
-        writeln!(text, "| `{name}` | {} |", kernel.unwrap_or("not recorded")).unwrap();
+        let kernel =
+            kernel.unwrap_or_else(|| panic!("{name}: add `attr \"kernel=…\"` to its source"));
+        let digits = kernel.chars().next().is_some_and(|c| c.is_ascii_digit());
+        assert!(digits && kernel.contains('.'), "{name}: `{kernel}` is no version of a kernel");
+        writeln!(text, "| `{name}` | {kernel} |").unwrap();
     }
     text
+}
+
+/// What settings of the NICs that Linux configures disturb, with the function of the driver.
+fn disturbances() -> String {
+    let heads = [
+        (Touched::Queues, "number of queues (`-L`)"),
+        (Touched::Rings, "rings (`-G`)"),
+        (Touched::Table, "hash (`-X`)"),
+        (Touched::RulesOn, "`ntuple on`"),
+        (Touched::RulesOff, "`ntuple off`"),
+        (Touched::Feature("rx-vlan-hw-parse".into()), "`rx-vlan-hw-parse`"),
+    ];
+    let mut text = String::from("| model | ");
+    text += &heads.each_ref().map(|(_, head)| *head).join(" | ");
+    writeln!(text, " | other features |\n|{}", "---|".repeat(heads.len() + 2)).unwrap();
+    for (name, _) in NICS {
+        let nic = Nic::linux_of(&nic(name).unwrap()).unwrap();
+        if nic.disturbances.is_empty() {
+            continue;
+        }
+        let words = |fact: &Disturbance| {
+            let effects: Vec<String> = fact.effects.iter().map(word).collect();
+            let effects = if effects.is_empty() { "nothing".into() } else { effects.join(", ") };
+            format!("{effects} (`{}`)", fact.source)
+        };
+        let cell = |by: &Touched| nic.disturbed_by(by).map_or("–".into(), words);
+        let cells = heads.each_ref().map(|(by, _)| cell(by)).join(" | ");
+        let others = nic.disturbances.iter().filter(|d| heads.iter().all(|(by, _)| *by != d.by));
+        let others: Vec<String> = others.map(|d| format!("{} {}", d.by, words(d))).collect();
+        writeln!(text, "| `{name}` | {cells} | {} |", others.join("; ")).unwrap();
+    }
+    text
+}
+
+/// An effect in a table's few words.
+fn word(effect: &Effect) -> String {
+    match effect {
+        Effect::Reopens => "queues reopen".into(),
+        Effect::Resets => "reset".into(),
+        Effect::Flushes => "rules go".into(),
+        Effect::Suspends => "rules rest".into(),
+        Effect::Table => "table changes".into(),
+        Effect::Arfs => "aRFS begins".into(),
+        Effect::Atr => "ATR begins".into(),
+        Effect::NoAtr => "ATR ends".into(),
+        Effect::Bare => "not while there are rules".into(),
+        Effect::Refused => "not possible".into(),
+        Effect::With(name) => format!("switches `{name}`, too"),
+    }
+}
+
+/// The models of NICs that Linux configures say what the settings of plans disturb.
+#[test]
+fn every_model_says_what_settings_disturb() {
+    for (name, _) in NICS {
+        let nic = Nic::linux_of(&nic(name).unwrap()).unwrap();
+        let has =
+            |by: Touched| assert!(nic.disturbed_by(&by).is_some(), "{name}: nothing about {by}");
+        if ["tap", "veth", "xdp"].contains(name) {
+            continue;
+        }
+        [Touched::Queues, Touched::Rings, Touched::Table].into_iter().for_each(has);
+        if !nic.tables.is_empty() {
+            [Touched::RulesOn, Touched::RulesOff].into_iter().for_each(has);
+        }
+        let switched = nic.features.iter().flat_map(|feature| &feature.model.ethtool);
+        if switched.into_iter().any(|name| name == "tx-vlan-hw-insert") {
+            has(Touched::Feature("rx-vlan-hw-parse".into()));
+        }
+    }
 }
 
 #[test]
 fn the_documented_table_is_the_one_that_the_models_make() {
     hold(START, &table());
     hold(KERNELS, &kernels());
+    hold(DISTURBANCES, &disturbances());
 }
 
 /// The text of the page from `start` to the next end is `made`.

@@ -88,7 +88,10 @@ fn mellanox_connectx5() {
     let (nic, seen) = (silicon("connectx5"), linux("connectx5"));
     assert_eq!(table(&nic, "RxNetwork").model.order, TableOrder::MoreFields);
     assert_eq!((nic.capacity(0), nic.locations, seen.locations), (448_000, None, Some(1024)));
-    assert!(seen.tables.iter().all(|t| t.model.actions.context && t.model.actions.drop));
+    assert!(seen.tables.iter().all(|t| t.model.actions.drop));
+    let spreads = |name: &str, t| table(&seen, name).model.spreads(Some(t));
+    assert!(spreads("RxNetwork", FlowType::Udp4) && spreads("RxNetwork", FlowType::Tcp6));
+    assert!(!spreads("RxNetwork", FlowType::Ip4) && !spreads("RxEthernet", FlowType::Ether));
     assert_eq!(nic.rss.unwrap().contexts, 15);
 }
 

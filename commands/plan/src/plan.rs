@@ -48,7 +48,7 @@ pub fn make(args: &PlanArgs) -> std::result::Result<PlannedOutput, PlanToolError
         return Err(misfit);
     }
     let mut notes = Vec::new();
-    let model = load::model(args)?;
+    let mut model = load::model(args)?;
     let mut page = load::load_policy(args.policy.as_deref())?;
     let list = load::flows(args)?;
     note(&mut notes, "left out", &list.problems);
@@ -56,6 +56,10 @@ pub fn make(args: &PlanArgs) -> std::result::Result<PlannedOutput, PlanToolError
     let cost = cost_function(&list.flows, &page, &model)?;
     let (mut flows, problems) = page.classify(list.flows);
     note(&mut notes, "class of the packets used instead", &problems);
+    if args.format == Format::Ethtool {
+        let lpg = render::host(flows.iter().flat_map(|flow| &flow.parts))?;
+        model.nic = model.nic.with_useful(&lpg);
+    }
     let options = Options {
         seed: args.seed,
         rss_key: key(args, &model)?,
@@ -67,6 +71,11 @@ pub fn make(args: &PlanArgs) -> std::result::Result<PlannedOutput, PlanToolError
     let ids = search.run(flows.clone());
     let plan = search.plan();
     notes.extend(plan.notes(&model.nic, &model.nic.strips()));
+    if args.format == Format::Ethtool {
+        let configuration = plan.configuration(model.nic.tables.len());
+        let disturbed = weever_plan::ethtool::disturbances(&model.nic, &configuration);
+        notes.extend(disturbed.into_iter().map(|disturbance| format!("note: {disturbance}")));
+    }
     let explanations = match args.explain {
         true => explain(&mut search, &ids),
         false => Vec::new(),

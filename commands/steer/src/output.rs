@@ -105,6 +105,7 @@ impl Output {
                 "pass": sheet.total(Verdict::Pass), "fail": sheet.total(Verdict::Fail),
                 "not_told": sheet.total(Verdict::NotTold),
                 "left_out": sheet.left_out, "probes": sheet.value(),
+                "switches": sheet.switches(),
             }))
         });
     }

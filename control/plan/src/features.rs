@@ -1,4 +1,4 @@
-//! Which features of a device a plan needs on or off, and what those that are on vouch for.
+//! Which features and switches of a device a plan needs on or off, and what those that are on vouch for.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,25 @@ use weever_graph::nic::Work;
 use weever_graph::{Attr, Effects, Field, Graph, Node, Predicate};
 
 use crate::config::{Configuration, Rule};
-use crate::nic::{Feature, Nic, Setting, Side, Vouched};
+use crate::nic::{Effect, Feature, Nic, Setting, Side, Touched, Vouched};
 
 impl Nic {
-    /// The features that have to be on or off for the rules of a configuration to match what they test.
+    /// The NIC with the features wanted on that a host's graph uses, that are off, and whose switching disturbs nobody:
+    /// the model has to say that it disturbs nothing.
+    #[must_use]
+    pub fn with_useful(mut self, lpg: &Graph) -> Nic {
+        let disturbs_nothing = |name: &String| {
+            let fact = self.disturbed_by(&Touched::Feature(name.clone()));
+            fact.is_some_and(|fact| fact.effects.is_empty())
+        };
+        let mut useful = self.useful(lpg);
+        useful.retain(|setting| setting.names.iter().all(disturbs_nothing));
+        self.wanted = useful;
+        self
+    }
+
+    /// The features that have to be on or off for the rules of a configuration to match what they test, and those that are
+    /// wanted for a host's graph.
     pub fn settings(&self, configuration: &Configuration) -> Vec<Setting> {
         let hides = |feature: &&Feature| {
             let tested = self.tested(configuration, feature.behind);
@@ -17,7 +32,8 @@ impl Nic {
             work.any(|w| matches!(w, Work::Takes(field) if tested.contains(field)))
         };
         let off = |feature: &Feature| feature.setting(false);
-        self.features.iter().filter(hides).filter_map(off).collect()
+        let off = self.features.iter().filter(hides).filter_map(off);
+        off.chain(self.wanted.iter().cloned()).collect()
     }
 
     /// Whether a rule of a table tests a field that the feature called `name` takes out of frames before.
@@ -32,6 +48,19 @@ impl Nic {
             feature.model.ethtool.iter().any(|n| n == name)
                 && work.any(|w| matches!(w, Work::Takes(field) if tests(field)))
         })
+    }
+
+    /// Whether a plan has the hash keep packets from queues, or knows where it sends them, so that rules of the driver's
+    /// own would break it.
+    pub fn relies_on_hash(configuration: &Configuration) -> bool {
+        !configuration.rss.table.is_empty() || configuration.rss.key.is_some()
+    }
+
+    /// Whether rules have to be on although there are none: while they are off, the driver makes rules of its own, which
+    /// take packets that a plan has the hash spread.
+    pub fn needs_rules_on(&self, configuration: &Configuration) -> bool {
+        let off = self.disturbed_by(&Touched::RulesOff);
+        Nic::relies_on_hash(configuration) && off.is_some_and(|off| off.has(&Effect::Atr))
     }
 
     /// The names by which Linux switches what takes fields, such as tags, out of frames before software sees them.

@@ -28,7 +28,9 @@ pub(crate) fn nic(queues: u32, tables: Vec<TableModel>) -> Nic {
         locations: None,
         default_queue: 0,
         off,
+        disturbances: Vec::new(),
         features: Vec::new(),
+        wanted: Vec::new(),
         sends: None,
     }
 }

@@ -23,13 +23,7 @@ pub(crate) fn parse(text: &str) -> Result<Predicate, FilterError> {
         message: format!("{} (at byte {} of the filter)", e.message, e.at + 1),
         help: e.help,
     })?;
-    match label(&predicate) {
-        None => Ok(predicate),
-        Some(label) => Err(FilterError {
-            message: format!("`{label}` is no field or property of a packet"),
-            help: did_you_mean(label, WORDS),
-        }),
-    }
+    unfit(&predicate).map_or(Ok(predicate), Err)
 }
 
 /// The packets of a filter; an empty set is an error.
@@ -46,16 +40,46 @@ pub(crate) fn packets(predicate: &Predicate) -> Result<Vec<Conj>, FilterError> {
     }
 }
 
-fn label(predicate: &Predicate) -> Option<&str> {
+/// What is in a predicate that graphs understand and rules of no NIC do.
+fn unfit(predicate: &Predicate) -> Option<FilterError> {
+    let error = |message, help| Some(FilterError { message, help });
+    let unknown = |word: &str| {
+        error(format!("`{word}` is no field or property of a packet"), did_you_mean(word, WORDS))
+    };
     match predicate {
-        Predicate::Atom { label, .. } => Some(label),
         Predicate::Match { field, .. } | Predicate::Range { field, .. } if field.is_derived() => {
-            Some(field.name())
+            error(
+                format!("no NIC tests `{field}`: only a stack that looks at the packet knows it"),
+                None,
+            )
         }
-        Predicate::Compare { left, .. } => Some(left.name()),
-        Predicate::Member { set, .. } => Some(set.name()),
-        Predicate::Not(inner) => label(inner),
-        Predicate::And(parts) | Predicate::Or(parts) => parts.iter().find_map(label),
+        Predicate::Compare { left, right, .. } => {
+            error(format!("no NIC compares fields, as `{left}` with `{right}`"), None)
+        }
+        Predicate::Atom { label: word, .. } => unknown(word),
+        Predicate::Member { set, .. } => unknown(set.name()),
+        Predicate::Not(inner) => unfit(inner),
+        Predicate::And(parts) | Predicate::Or(parts) => parts.iter().find_map(unfit),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_nic_tests_is_refused_by_name() {
+        for (filter, name) in [
+            ("vlan 2 and vlan 3 and udp", "no NIC tests `vlan.inner`"),
+            ("udp or not ip[1] = 0x10", "no NIC tests `ip4.tos`"),
+            ("ip4.src = ip4.dst", "`ip4.src` with `ip4.dst`"),
+            ("ip4.dst in ours", "`ours` is no field"),
+            ("udp and Unknown", "`Unknown` is no field"),
+        ] {
+            let said = parse(filter).expect_err(filter).message;
+            assert!(said.contains(name), "{filter}: {said}");
+        }
+        assert!(parse("vlan 2 and udp dst port 53").is_ok());
     }
 }

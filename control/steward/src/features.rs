@@ -7,7 +7,7 @@ use weever_device::ethtool::EthtoolError;
 use weever_device::nic::NicError;
 
 use crate::nic::SharedNicSteering;
-use crate::target::TargetError;
+use crate::target::{Switch, TargetError};
 
 /// The features of the device under a program. They are given back when the last owner of the steering is gone.
 #[derive(Debug)]
@@ -65,6 +65,17 @@ impl Features {
                 }
             }
         }
+    }
+
+    /// Those that are wanted, as the device has them.
+    pub(crate) fn found(&self, wanted: BTreeMap<String, bool>) -> Result<Vec<Switch>, TargetError> {
+        let mut steering = self.steering.lock();
+        let driver = steering.driver();
+        let each = wanted.into_iter().map(|(name, wanted)| {
+            let found = driver.feature(&name).map_err(NicError::from)?;
+            Ok(Switch { name, wanted, found })
+        });
+        each.collect()
     }
 
     /// The device's words about a feature that it keeps.

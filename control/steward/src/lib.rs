@@ -45,5 +45,5 @@ pub use nic::{NicTarget, SharedNicSteering};
 pub use plan::{InitialPlan, Origin};
 pub use program::ProgramTarget;
 pub use steward::{FlowCount, Settings, Stats, Step, Steward};
-pub use target::{Applied, Arrivals, NoReceivers, Receivers, Target, TargetError};
+pub use target::{Applied, Arrivals, NoReceivers, Receivers, Switch, Target, TargetError};
 pub use thread::{StewardThread, pause_after};

@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weever_device::actions::{ApplyReport, ConfigurationSteps};
+use weever_device::actions::{ApplyReport, BringError, ConfigurationSteps, DesiredConfiguration};
 use weever_device::nic::{Lost, NicError, NicSteering, planned};
 use weever_device::xdp::FlowCounter;
 use weever_plan::config::Configuration;
 use weever_plan::search::{RuleId, Search};
 use weever_plan::watch::FiveTuple;
 
-use crate::target::{Applied, Arrivals, Receivers, Target, TargetError};
+use crate::target::{Applied, Arrivals, Receivers, Switch, Target, TargetError};
 
 /// More commands are not shown one by one.
 const MAX_COMMANDS: usize = 200;
@@ -81,10 +81,10 @@ impl NicTarget {
 
 impl Target for NicTarget {
     fn preview(&mut self, search: &mut Search) -> Result<Vec<String>, TargetError> {
-        let desired = planned(search).map_err(weever_device::actions::BringError::from);
+        let desired = planned(search).map_err(BringError::from);
         let desired = desired.map_err(NicError::from)?;
         let actions = self.steering.lock().preview(&desired);
-        let actions = actions.map_err(weever_device::actions::BringError::from);
+        let actions = actions.map_err(BringError::from);
         let actions = actions.map_err(NicError::from)?;
         let mut lines = self.lines(&actions);
         lines.push(match actions.is_empty() {
@@ -185,6 +185,28 @@ impl Target for NicTarget {
     fn arrivals(&mut self, _: &Search) -> Result<Arrivals, TargetError> {
         let queues = self.steering.lock().driver().received().map_err(NicError::from)?;
         Ok(Arrivals { queues, ..Arrivals::default() })
+    }
+
+    fn switches(&mut self, search: &Search) -> Result<Vec<Switch>, TargetError> {
+        let configuration = self.configuration(search);
+        let desired = DesiredConfiguration::of(search.nic(), &configuration);
+        let desired = desired.map_err(BringError::from).map_err(NicError::from)?;
+        let mut steering = self.steering.lock();
+        let driver = steering.driver();
+        let mut switches = Vec::new();
+        if desired.rules_on || !desired.rules.is_empty() {
+            let found = Some(driver.ntuple().map_err(NicError::from)?);
+            switches.push(Switch { name: "ntuple".into(), wanted: true, found });
+        }
+        for name in desired.off {
+            let found = driver.private_flag(&name).map_err(NicError::from)?;
+            switches.push(Switch { name, wanted: false, found });
+        }
+        for (name, wanted) in desired.features {
+            let found = driver.feature(&name).map_err(NicError::from)?;
+            switches.push(Switch { name, wanted, found });
+        }
+        Ok(switches)
     }
 
     fn counts_flows(&self) -> bool {

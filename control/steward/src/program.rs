@@ -12,7 +12,7 @@ use weever_plan::watch::FiveTuple;
 use crate::attach::Attachment;
 use crate::features::Features;
 use crate::nic::SharedNicSteering;
-use crate::target::{Applied, Arrivals, NoReceivers, Receivers, Target, TargetError};
+use crate::target::{Applied, Arrivals, NoReceivers, Receivers, Switch, Target, TargetError};
 
 /// How often filters are planned anew at once because the program refuses some.
 const MAX_REPLANS: usize = 16;
@@ -275,6 +275,11 @@ impl Target for ProgramTarget {
 
     fn hits(&self) -> Option<Vec<(RuleId, u64)>> {
         Some(self.steering.as_ref()?.hits().unwrap_or_default())
+    }
+
+    fn switches(&mut self, search: &Search) -> Result<Vec<Switch>, TargetError> {
+        let wanted = self.wanted_features(search);
+        self.features.as_ref().map_or(Ok(Vec::new()), |features| features.found(wanted))
     }
 
     fn arrivals(&mut self, search: &Search) -> Result<Arrivals, TargetError> {

@@ -100,6 +100,15 @@ pub trait Target: Send {
         Ok(false)
     }
 
+    /// The switches that the plan relies on, read back from the device: features, private flags, and whether rules
+    /// are on.
+    ///
+    /// # Errors
+    /// [`TargetError`] if the device cannot be read.
+    fn switches(&mut self, _: &Search) -> Result<Vec<Switch>, TargetError> {
+        Ok(Vec::new())
+    }
+
     /// Leaves the device as it was found, or as it is if so configured; returns which, a line each.
     ///
     /// # Errors
@@ -158,6 +167,24 @@ pub struct Arrivals {
     pub dropped: u64,
     /// Whether it counts those that a filter dropped, and those that none took, apart.
     pub counts_by_filter: bool,
+}
+
+/// A switch of a device that a plan relies on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// The name that `ethtool` has for it.
+    pub name: String,
+    /// Whether the plan wants it on.
+    pub wanted: bool,
+    /// Whether it is on; nothing if the device has no such switch.
+    pub found: Option<bool>,
+}
+
+impl Switch {
+    /// Whether it is as wanted. A device without the switch does no such work.
+    pub fn is_as_wanted(&self) -> bool {
+        self.found.unwrap_or_default() == self.wanted
+    }
 }
 
 /// The changes made to a device.

@@ -62,6 +62,8 @@ pub enum Field {
     EthOuter,
     /// The type field of the outer 802.1Q tag, 16 bits; absent when untagged.
     VlanType,
+    /// VLAN identifier of the second tag, 12 bits; absent where there is none.
+    VlanInner,
     /// ARP sender hardware address, 48 bits.
     ArpSha,
     /// ARP sender protocol address, 32 bits.
@@ -129,11 +131,12 @@ impl Field {
     ];
 
     /// Every field that is known only to a stack which has looked at the packet.
-    pub const DERIVED: [Field; 22] = [
+    pub const DERIVED: [Field; 23] = [
         Field::FrameGroup,
         Field::FrameVlan,
         Field::EthOuter,
         Field::VlanType,
+        Field::VlanInner,
         Field::ArpSha,
         Field::ArpSpa,
         Field::L3Len,
@@ -188,6 +191,7 @@ impl Field {
             Field::FrameVlan => "frame.vlan",
             Field::EthOuter => "eth.outer",
             Field::VlanType => "vlan.type",
+            Field::VlanInner => "vlan.inner",
             Field::ArpSha => "arp.sha",
             Field::ArpSpa => "arp.spa",
             Field::L3Len => "l3.len",
@@ -216,7 +220,7 @@ impl Field {
             Field::EthType | Field::ArpOp | Field::L4Src | Field::L4Dst | Field::FrameLen => 16,
             Field::EthOuter | Field::VlanType | Field::Ip4Len | Field::UdpLen => 16,
             Field::L3Len | Field::L4Len | Field::Ip6Len => 17,
-            Field::VlanId | Field::FrameVlan => 12,
+            Field::VlanId | Field::VlanInner | Field::FrameVlan => 12,
             Field::ArpTpa | Field::ArpSpa | Field::Ip4Src | Field::Ip4Dst | Field::IgmpGroup => 32,
             Field::Ip6Src | Field::Ip6Dst => 128,
             Field::IpVersion => 4,

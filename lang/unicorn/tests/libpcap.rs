@@ -1,8 +1,9 @@
 //! Filters have the meaning that libpcap gives them: random frames, random filters, `tcpdump -r` as the
 //! judge. `TCPDUMP` names the program if it is not in the path.
 //!
-//! Two differences are intended, and kept out of here: fields behind VLAN tags match without `vlan`, so that what is
-//! `vlan and vlan and udp` there is `vlan and udp`, and `host` and `net` mean IP only.
+//! Three differences are intended, and kept out of here: fields behind VLAN tags match without `vlan`, so that what is
+//! `vlan and vlan and udp` there may be `vlan and udp`; what follows `or` or `not vlan` is about the same tag; and `host`
+//! and `net` mean IP only.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -56,10 +57,21 @@ enum Tags {
     /// One of 802.1Q behind another, and behind one of 802.1ad.
     Two,
     ServiceAndOne,
+    /// Three, of which the last is a type like others.
+    Three,
+    ServiceAndTwo,
 }
 
 impl Tags {
-    const ALL: [Tags; 5] = [Tags::None, Tags::One, Tags::Service, Tags::Two, Tags::ServiceAndOne];
+    const ALL: [Tags; 7] = [
+        Tags::None,
+        Tags::One,
+        Tags::Service,
+        Tags::Two,
+        Tags::ServiceAndOne,
+        Tags::Three,
+        Tags::ServiceAndTwo,
+    ];
 
     fn types(self) -> &'static [u16] {
         match self {
@@ -68,16 +80,20 @@ impl Tags {
             Tags::Service => &[0x88a8],
             Tags::Two => &[0x8100, 0x8100],
             Tags::ServiceAndOne => &[0x88a8, 0x8100],
+            Tags::Three => &[0x8100, 0x8100, 0x8100],
+            Tags::ServiceAndTwo => &[0x88a8, 0x8100, 0x88a8],
         }
     }
 
-    /// A filter for frames with these tags behind a test of the outer one, and the same for libpcap, which has to be
+    /// A filter for frames with these tags behind tests of the outer ones, and the same for libpcap, which has to be
     /// told of each tag.
-    fn filters(self, tag: &str, inner: String) -> (String, String) {
-        match self.types().len() {
-            0 => (inner.clone(), inner),
-            1 => (format!("{tag} and ({inner})"), format!("{tag} and ({inner})")),
-            _ => (format!("{tag} and ({inner})"), format!("{tag} and vlan and ({inner})")),
+    fn filters(self, [tag, second]: [&str; 2], inner: String) -> (String, String) {
+        let same = |filter: String| (filter.clone(), filter);
+        match (self.types().len(), second) {
+            (0, _) => same(inner),
+            (1, _) => same(format!("{tag} and ({inner})")),
+            (_, "") => (format!("{tag} and ({inner})"), format!("{tag} and vlan and ({inner})")),
+            _ => same(format!("{tag} and {second} and ({inner})")),
         }
     }
 }
@@ -119,17 +135,24 @@ fn frame(shape: &Shape) -> Frame {
     let mut f = Frame { bytes: Vec::new(), fields: HashMap::new() };
     f.put(Field::EthDst, if shape.broadcast { 0xffff_ffff_ffff } else { 0x0200_0000_0001 });
     f.put(Field::EthSrc, 0x0200_0000_0002);
+    let types = shape.tags.types();
     if let Some(tag) = shape.tag {
-        // The inner tag has another number.
-        for (of, id) in shape.tags.types().iter().zip([tag, tag ^ 1]) {
+        // Each tag has another number.
+        let fields = [Some(Field::VlanId), Some(Field::VlanInner), None];
+        for ((of, id), field) in types.iter().zip([tag, tag ^ 1, tag ^ 2]).zip(fields) {
             f.bytes.extend_from_slice(&of.to_be_bytes());
             f.bytes.extend_from_slice(&id.to_be_bytes());
+            f.fields.extend(field.map(|field| (field, id.into())));
         }
-        f.fields.insert(Field::VlanId, tag.into());
     }
+    let stations_and_tags = f.fields.clone();
     let later = if shape.four { ip4(&mut f, shape) } else { ip6(&mut f, shape) };
     if !later {
         transport(&mut f, shape);
+    }
+    if let Some(third) = types.get(2) {
+        f.fields = stations_and_tags;
+        f.fields.insert(Field::EthType, (*third).into());
     }
     f.bytes.resize(f.bytes.len() + 40 + 100 * shape.padding, 0);
     f.fields.insert(Field::FrameLen, f.bytes.len() as u128);
@@ -343,7 +366,8 @@ fn filters_mean_what_libpcap_says() {
         for i in 0..120 {
             let inner = filter().new_tree(&mut runner).expect("a filter").current();
             let tag = ["vlan", "vlan 2", "(vlan 1)"][i % 3];
-            let (text, theirs) = tags.filters(tag, inner);
+            let second = ["", "vlan", "vlan 3", "not vlan 0", "(vlan)"][i % 5];
+            let (text, theirs) = tags.filters([tag, second], inner);
             let wanted = judged(&tcpdump, &file, &theirs);
             let wanted = wanted.unwrap_or_else(|e| panic!("{theirs}: {e}"));
             let ours = parse(&text).unwrap_or_else(|e| panic!("{text}: {e} at {}", e.at));

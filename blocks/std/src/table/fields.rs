@@ -10,7 +10,7 @@ use weever_wire::fields::Fields;
 use weever_wire::icmpv4::IcmpHeader;
 use weever_wire::ipv4::Ipv4Header;
 use weever_wire::ipv6::{Chain, HEADER_LEN, Ipv6Header, next_header};
-use weever_wire::vlan::{VlanHeader, is_tag};
+use weever_wire::vlan::{TAG_LEN, VlanHeader, is_tag};
 
 use crate::kinds::{between, whole};
 use weever_wire::{ethernet, ipv4};
@@ -168,8 +168,8 @@ macro_rules! field_values {
         field_values!(@of $source, $field, $value, $body,
             EthDst EthSrc EthType VlanId ArpOp ArpTpa Ip4Src Ip4Dst Ip4Proto Ip4Ttl IpVersion Ip4Frag
             Ip6Src Ip6Dst Ip6Next IcmpType IcmpCode L4Src L4Dst TcpFlags FrameLen FrameGroup FrameVlan
-            EthOuter VlanType ArpSha ArpSpa L3Len Ip4Hlen Ip4Tos Ip4Len Ip4Alert Ip6Len IpUpper Ip6Hops Ip6Alert L4Len
-            IgmpType IgmpCode IgmpGroup Icmp6Type Icmp6Code UdpLen)
+            EthOuter VlanType VlanInner ArpSha ArpSpa L3Len Ip4Hlen Ip4Tos Ip4Len Ip4Alert Ip6Len IpUpper Ip6Hops Ip6Alert
+            L4Len IgmpType IgmpCode IgmpGroup Icmp6Type Icmp6Code UdpLen)
     };
     (@of $source:ty, $field:expr, $value:ident, $body:expr, $($name:ident)*) => {
         match $field {
@@ -196,6 +196,7 @@ fn derived(packet: &Buffer, field: Field) -> Option<u128> {
         Field::FrameVlan => Some((meta.vlan & 0x0fff).into()),
         Field::EthOuter => Some(ethernet(packet)?.ethertype().into()),
         Field::VlanType => Some(tag(packet)?.ethertype().into()),
+        Field::VlanInner => Some(second_tag(packet)?.vid().into()),
         Field::ArpSha => Some(arp(packet)?.sha().to_bits().into()),
         Field::ArpSpa => Some(arp(packet)?.spa().to_bits().into()),
         Field::L3Len => (meta.l3 != NOWHERE).then(|| packet.at(meta.l3).len() as u128),
@@ -229,6 +230,11 @@ fn tag(packet: &Buffer) -> Option<VlanHeader<'_>> {
     let frame = packet.at(packet.meta().l2);
     EthernetHeader::first(frame).filter(|h| is_tag(h.ethertype()))?;
     VlanHeader::at(frame, ethernet::HEADER_LEN)
+}
+
+fn second_tag(packet: &Buffer) -> Option<VlanHeader<'_>> {
+    tag(packet).filter(|tag| is_tag(tag.ethertype()))?;
+    VlanHeader::at(packet.at(packet.meta().l2), ethernet::HEADER_LEN + TAG_LEN)
 }
 
 fn vlan_id(packet: &Buffer) -> Option<u128> {
@@ -354,6 +360,7 @@ pub(crate) fn value_in(frame: &Fields<'_>, field: Field) -> Option<u128> {
         Field::FrameVlan => frame.eth_dst().map(|_| frame.vlan().unwrap_or(0).into()),
         Field::EthOuter => frame.outer_type().map(u128::from),
         Field::VlanType => frame.tag_type().map(u128::from),
+        Field::VlanInner => frame.inner_vlan().map(u128::from),
         Field::ArpSha => frame.arp_sha().map(|mac| mac.to_bits().into()),
         Field::ArpSpa => frame.arp_spa().map(|ip| ip.to_bits().into()),
         Field::L3Len => frame.l3().map(|l3| (frame.frame_len() - l3) as u128),

@@ -54,6 +54,7 @@ pub fn field_of(parsed: &Parsed, field: Field) -> Option<u128> {
         Field::FrameVlan => parsed.eth_dst.map(|_| parsed.vlan.unwrap_or(0).into()),
         Field::EthOuter => parsed.outer_type.map(u128::from),
         Field::VlanType => parsed.tag_type.map(u128::from),
+        Field::VlanInner => parsed.inner_vlan.map(u128::from),
         Field::ArpSha => parsed.arp_sha.map(|mac| mac.to_bits().into()),
         Field::ArpSpa => parsed.arp_spa.map(|ip| ip.to_bits().into()),
         Field::L3Len => parsed.l3.map(|l3| (parsed.frame_len - l3) as u128),

@@ -17,7 +17,7 @@ use weever_plan::config::Configuration;
 use weever_plan::flow::Conj;
 use weever_plan::map::{Placement, place};
 use weever_plan::nic::Nic;
-use weever_steward::{Arrivals, Steward};
+use weever_steward::{Arrivals, Steward, Switch};
 
 pub(crate) use exchange::{Peer, Prober, serve};
 use frame::{FLOW, Frame, KINDS, SENDER};
@@ -97,6 +97,8 @@ pub(crate) struct Sheet {
     pub(crate) rows: Vec<Row>,
     /// Whether a signal came before all were done.
     pub(crate) ended_early: bool,
+    /// The switches that the plan relies on, as they were behind the last probe.
+    pub(crate) switches: Vec<Switch>,
     /// Flows without probes: they are not of IP, or there are too many.
     pub(crate) left_out: usize,
 }
@@ -133,6 +135,7 @@ pub(crate) fn verify(
     if !steward.arrivals()?.counts_by_filter {
         sheet.judge_drops();
     }
+    sheet.switches = steward.switches()?;
     Ok(sheet)
 }
 
@@ -233,12 +236,13 @@ fn judge(expected: Option<&Expected>, arrived: &Arrival, by_filter: bool) -> Ver
 }
 
 impl Sheet {
-    /// Whether the sheet shows that the plan is right: all probes were sent, none arrived elsewhere than planned, and
-    /// those of the flows themselves arrived as planned.
+    /// Whether the sheet shows that the plan is right: all probes were sent, none arrived elsewhere than planned, those
+    /// of the flows themselves arrived as planned, and the device has its switches as planned.
     pub(crate) fn has_passed(&self) -> bool {
         let mut flows = self.rows.iter().filter(|row| row.kind == FLOW).peekable();
         !self.ended_early
             && self.total(Verdict::Fail) == 0
+            && self.switches.iter().all(Switch::is_as_wanted)
             && flows.peek().is_some()
             && flows.all(|row| row.verdict == Verdict::Pass)
     }
@@ -286,6 +290,16 @@ impl Sheet {
             let rest = of.filter(|row| row.verdict != Verdict::Pass);
             lines.extend(rest.map(|row| format!("  {}: {}", row.verdict.name(), row.described())));
         }
+        if !self.switches.is_empty() {
+            let wrong = self.switches.iter().filter(|switch| !switch.is_as_wanted());
+            let fail = wrong.clone().count();
+            lines.push(format!("switch: {} pass, {fail} fail", self.switches.len() - fail));
+            let on = |on: bool| if on { "on" } else { "off" };
+            lines.extend(wrong.map(|switch| {
+                let found = switch.found.map_or("not there", on);
+                format!("  fail: {}: planned: {}; is: {found}", switch.name, on(switch.wanted))
+            }));
+        }
         if self.left_out > 0 {
             lines.push(format!("flows without probes: {}", self.left_out));
         }
@@ -316,6 +330,20 @@ impl Sheet {
             })
         };
         Value::Array(self.rows.iter().map(row).collect())
+    }
+}
+
+impl Sheet {
+    /// The switches, for programs.
+    pub(crate) fn switches(&self) -> Value {
+        let each = self.switches.iter().map(|switch| {
+            let verdict = if switch.is_as_wanted() { Verdict::Pass } else { Verdict::Fail };
+            json!({
+                "name": switch.name, "wanted": switch.wanted, "found": switch.found,
+                "verdict": verdict.name(),
+            })
+        });
+        Value::Array(each.collect())
     }
 }
 

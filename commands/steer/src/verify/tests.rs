@@ -91,10 +91,27 @@ fn sheet_with(
     (left, copies): (usize, u32),
     ends: &dyn Fn() -> bool,
 ) -> Sheet {
+    let cable = |device| -> Box<dyn Prober> { Box::new(Cable { device, left, copies }) };
+    sheet_over(policy, (model, profile), misdirects, cable, ends)
+}
+
+fn sheet_by(model: &str, profile: Profile, prober: impl FnOnce(Cable) -> Box<dyn Prober>) -> Sheet {
+    let cable = |device| prober(Cable { device, left: usize::MAX, copies: 1 });
+    sheet_over(POLICY, (model, profile), None, cable, &|| false)
+}
+
+fn sheet_over(
+    policy: &str,
+    (model, profile): (&str, Profile),
+    misdirects: Option<u32>,
+    prober: impl FnOnce(SharedDevice) -> Box<dyn Prober>,
+    ends: &dyn Fn() -> bool,
+) -> Sheet {
     let nic = Nic::linux_of(&weever_models::nic(model).unwrap()).unwrap();
     let nic = nic.with_queues(4).unwrap();
-    let mut device = Simulated::new("sim0", 4, 2048);
-    (device.profile, device.chooses) = (Some(profile), profile == Profile::Mlx5);
+    let mut device = Simulated::of(profile, "sim0", 4, 2048);
+    device.chooses = profile == Profile::Mlx5;
+    device.private_flags = [("flow-director-atr".to_string(), true)].into();
     device.misdirects = misdirects;
     let device = SharedDevice::new(device);
     let folder = std::env::temp_dir().join(format!(
@@ -112,8 +129,8 @@ fn sheet_with(
     let packets = planned.packets().to_vec();
     let settings = Settings::default();
     let (mut steward, _) = Steward::start("sim0", planned, Box::new(target), settings).unwrap();
-    let mut cable = Cable { device, left, copies };
-    let sheet = verify(&mut steward, &packets, &mut cable, [2; 6], Duration::ZERO, ends).unwrap();
+    let mut prober = prober(device);
+    let sheet = verify(&mut steward, &packets, &mut *prober, [2; 6], Duration::ZERO, ends).unwrap();
     steward.finish().unwrap();
     drop(std::fs::remove_dir_all(folder));
     sheet
@@ -139,6 +156,42 @@ fn drivers_that_do_as_planned_pass_and_one_that_does_not_fails() {
         let failed = lies.rows.iter().find(|row| row.verdict == Verdict::Fail).unwrap();
         assert_eq!(failed.arrived, Arrival::Queue(elsewhere), "{model}");
         assert!(lies.lines().iter().any(|line| line.contains("fail: udp 10.0.0.1:5001")));
+    }
+}
+
+/// Switches the driver's own rules on again after each probe, as a driver may that starts anew.
+struct Meddler(Cable);
+
+impl Prober for Meddler {
+    fn send(
+        &mut self,
+        frame: &[u8],
+        count: u32,
+        ends: &dyn Fn() -> bool,
+    ) -> Result<bool, SteerError> {
+        self.0.device.lock().private_flags.insert("flow-director-atr".into(), true);
+        self.0.send(frame, count, ends)
+    }
+}
+
+#[test]
+fn switches_of_the_device_are_read_back() {
+    for (meddles, found) in [(false, Some(false)), (true, Some(true))] {
+        let sheet = sheet_by("x710", Profile::I40e, |cable| -> Box<dyn Prober> {
+            if meddles { Box::new(Meddler(cable)) } else { Box::new(cable) }
+        });
+        assert_eq!(sheet.total(Verdict::Fail), 0, "{:#?}", sheet.lines());
+        assert_eq!(sheet.has_passed(), !meddles, "{:#?}", sheet.lines());
+        let names: Vec<_> =
+            sheet.switches.iter().map(|s| (s.name.as_str(), s.wanted, s.found)).collect();
+        assert_eq!(names, [("ntuple", true, Some(true)), ("flow-director-atr", false, found)]);
+        let fails = sheet
+            .lines()
+            .iter()
+            .any(|line| line.contains("fail: flow-director-atr: planned: off; is: on"));
+        assert_eq!(fails, meddles);
+        let verdict = if meddles { "fail" } else { "pass" };
+        assert_eq!(sheet.switches()[1]["verdict"], verdict);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weever_graph::nic::{Exposure, FlowType, Location, TableOrder};
 use weever_plan::config::{Configuration, Rule, Target};
-use weever_plan::nic::{Nic, Setting, Table};
+use weever_plan::nic::{Disturbance, Nic, Setting, Table};
 
 use super::ConfigurationError;
 use crate::ethtool::{ANY_LOCATION, Action, HashFields, Match, RuleSpec};
@@ -23,10 +23,14 @@ pub struct DesiredConfiguration {
     /// The contexts that rules name by their position: the queues of each, to be repeated. One without
     /// queues is not used.
     pub contexts: Vec<Vec<u32>>,
-    /// Private flags of the driver that have to be off while there are rules.
+    /// Private flags of the driver that have to be off.
     pub off: Vec<String>,
     /// The features (`ethtool -K`) that have to be on or off, for rules or for the host's graph.
     pub features: BTreeMap<String, bool>,
+    /// Whether rules have to be on although there are none.
+    pub rules_on: bool,
+    /// What settings of the device disturb, as far as its model says it.
+    pub disturbances: Vec<Disturbance>,
     /// The rules. Locations only fix an order: any others in the same order will do.
     pub rules: Vec<RuleSpec>,
 }
@@ -47,14 +51,17 @@ impl DesiredConfiguration {
             }
         }
         let fields = configuration.rss.fields.iter();
+        let has_rivals = !rules.is_empty() || Nic::relies_on_hash(configuration);
         Ok(DesiredConfiguration {
             receiving: nic.queues.hi + 1,
             table: configuration.rss.table.clone(),
             key: configuration.rss.key.clone(),
             fields: fields.map(|(t, fields)| (*t, HashFields::from(*fields))).collect(),
             contexts: configuration.contexts.clone(),
-            off: nic.off.clone(),
+            off: if has_rivals { nic.off.clone() } else { Vec::new() },
             features: switches(&nic.settings(configuration)),
+            rules_on: nic.needs_rules_on(configuration),
+            disturbances: nic.disturbances.clone(),
             rules,
         })
     }

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use weever_plan::nic::{Disturbance, Effect, Touched};
+
 use super::record::{InstalledContext, InstalledRule};
 use super::{ConfigurationError, DesiredConfiguration, Record, Step};
 use crate::ethtool::{ANY_LOCATION, Action, Driver, EthtoolError, RuleSpec, Spreading};
@@ -31,17 +33,20 @@ impl ConfigurationSteps {
     ) -> Result<ConfigurationSteps, ConfigurationError> {
         let mut actions = ConfigurationSteps::default();
         actions.give_up(driver, record)?;
-        let last = actions.queues(driver, desired)?;
+        let mut last = actions.queues(driver, desired)?;
         let changes_queues = last.is_some() || !actions.steps.is_empty();
         actions.flags(driver, desired)?;
         actions.features(driver, record, desired)?;
         actions.fields(driver, desired)?;
         actions.spreading(driver, desired, changes_queues)?;
+        if let Some(by) = disturbed(desired, &Touched::Queues) {
+            actions.before_rules(&mut last, by);
+        }
         let (names, unused) = actions.contexts(driver, record, desired)?;
         actions.rules(driver, record, desired, &names)?;
         let gone = unused.into_iter().map(|context| Step::RemoveContext { context });
         actions.steps.extend(gone.chain(last));
-        actions.warn(driver);
+        actions.warn(driver, desired);
         Ok(actions)
     }
 
@@ -100,13 +105,30 @@ impl ConfigurationSteps {
         }
     }
 
+    /// Fewer queues come before the rules where the driver does not take that behind them, or forgets the table with it,
+    /// which then comes again.
+    fn before_rules(&mut self, fewer: &mut Option<Step>, by: &Disturbance) {
+        if !by.has(&Effect::Bare) && !by.has(&Effect::Table) {
+            return;
+        }
+        let Some(step) = fewer.take() else { return };
+        let table = self.steps.iter().find_map(|step| match step {
+            Step::Spreading { to, .. } => Some(to.clone()),
+            _ => None,
+        });
+        self.steps.push(step);
+        if let Some(to) = table.filter(|_| by.has(&Effect::Table)) {
+            self.steps.push(Step::Spreading { from: to.clone(), to });
+        }
+    }
+
     /// What the driver does of its own accord with packets that rules do not take, and must not.
     fn flags(
         &mut self,
         driver: &mut dyn Driver,
         desired: &DesiredConfiguration,
     ) -> Result<(), EthtoolError> {
-        for name in desired.off.iter().filter(|_| !desired.rules.is_empty()) {
+        for name in &desired.off {
             if driver.private_flag(name)? == Some(true) {
                 self.steps.push(Step::PrivateFlag { name: name.clone(), to: false });
             }
@@ -136,26 +158,31 @@ impl ConfigurationSteps {
         Ok(())
     }
 
-    /// The disturbances that steps cause.
-    fn warn(&mut self, driver: &mut dyn Driver) {
-        if self.steps.iter().any(|step| matches!(step, Step::Channels { .. })) {
-            let note = "`-L` reopens the queues of most devices: packets in flight are lost, and the link may go \
-                        down for seconds";
-            self.notes.push(note.into());
-        }
-        if self.steps.iter().any(|step| matches!(step, Step::Feature { .. })) {
-            let note = "a feature that is switched (`-K`) is so for all who use the device, and some drivers reset it";
-            self.notes.push(note.into());
-        }
-        if self.steps.contains(&Step::Ntuple { to: true }) {
-            let note =
-                "`ntuple on` resets some devices (ixgbe, i40e): packets in flight are lost then";
-            self.notes.push(note.into());
-            if driver.steers_sockets() {
-                let note = "with `ntuple on` the kernel makes rules of its own for sockets (aRFS), since \
-                            net.core.rps_sock_flow_entries is not 0: set that to 0 where plans have to hold for TCP";
-                self.notes.push(note.into());
+    /// The disturbances that steps cause: those that the model says, or what some devices do.
+    fn warn(&mut self, driver: &mut dyn Driver, desired: &DesiredConfiguration) {
+        let mut told: Vec<Touched> = Vec::new();
+        for touched in self.steps.iter().filter_map(touched) {
+            if told.contains(&touched) {
+                continue;
             }
+            match disturbed(desired, &touched) {
+                Some(disturbance) => self.notes.push(disturbance.to_string()),
+                None => self.notes.extend(usual(&touched)),
+            }
+            told.push(touched);
+        }
+        if told.iter().any(|touched| matches!(touched, Touched::Feature(_))) {
+            let note = "a feature that is switched (`-K`) is so for all who use the device";
+            self.notes.push(note.into());
+        }
+        // Rules may have been on before.
+        let has_rules = !desired.rules.is_empty() || told.contains(&Touched::RulesOn);
+        let on = disturbed(desired, &Touched::RulesOn);
+        let is_steered = on.is_none_or(|on| on.has(&Effect::Arfs));
+        if has_rules && is_steered && driver.steers_sockets() {
+            let note = "while rules are on, the kernel makes some of its own for sockets (aRFS), since \
+                        net.core.rps_sock_flow_entries is not 0: set that to 0 where plans have to hold for TCP";
+            self.notes.push(note.into());
         }
     }
 
@@ -239,14 +266,14 @@ impl ConfigurationSteps {
         desired: &DesiredConfiguration,
         contexts: &[u32],
     ) -> Result<(), ConfigurationError> {
-        if desired.rules.is_empty() && record.ours.is_empty() {
+        if desired.rules.is_empty() && record.ours.is_empty() && !desired.rules_on {
             return Ok(());
         }
         let size = driver.table()?;
         let present = driver.locations()?;
         let others: BTreeSet<u32> =
             present.into_iter().filter(|at| !record.ours.contains_key(at)).collect();
-        if !desired.rules.is_empty() && !driver.ntuple()? {
+        if (desired.rules_on || !desired.rules.is_empty()) && !driver.ntuple()? {
             self.steps.push(Step::Ntuple { to: true });
         }
         let end = size.locations.unwrap_or(MOST_LOCATIONS);
@@ -286,6 +313,37 @@ impl ConfigurationSteps {
         let removed = left.into_iter().map(|(location, rule)| Step::Remove { location, rule });
         self.steps.extend(removed.chain(replaced).chain(inserted));
     }
+}
+
+/// The setting that a step changes, if models say what that disturbs.
+fn touched(step: &Step) -> Option<Touched> {
+    match step {
+        Step::Channels { .. } => Some(Touched::Queues),
+        Step::Ntuple { to: true } => Some(Touched::RulesOn),
+        Step::Ntuple { to: false } => Some(Touched::RulesOff),
+        Step::Spreading { .. } | Step::ResetSpreading { .. } => Some(Touched::Table),
+        Step::Feature { name, .. } => Some(Touched::Feature(name.clone())),
+        _ => None,
+    }
+}
+
+fn disturbed<'d>(desired: &'d DesiredConfiguration, by: &Touched) -> Option<&'d Disturbance> {
+    desired.disturbances.iter().find(|disturbance| disturbance.by == *by)
+}
+
+/// What a setting disturbs on a device whose model does not say it.
+fn usual(touched: &Touched) -> Option<String> {
+    let said = match touched {
+        Touched::Queues => {
+            "`-L` reopens the queues of most devices: packets in flight are lost, and the link may go down for seconds"
+        }
+        Touched::RulesOn => {
+            "`-K ntuple on` resets some devices (ixgbe, i40e): packets in flight are lost then"
+        }
+        Touched::Feature(_) => "some drivers reset the device when a feature is switched (`-K`)",
+        Touched::RulesOff | Touched::Table | Touched::Rings => return None,
+    };
+    Some(said.into())
 }
 
 /// The rule with the number that the device, or an earlier step, gives to its context.

@@ -228,16 +228,15 @@ fn a_table_that_was_the_drivers_own_becomes_that_again() {
 }
 
 #[test]
-fn private_flags_are_off_while_there_are_rules() {
+fn private_flags_are_off_while_a_plan_wants_that() {
     for found in [true, false] {
         let mut device = device(false);
         device.private_flags = [("atr".to_string(), found)].into();
         let mut record = Record::default();
-        let mut wanted = desired(vec![]);
-        wanted.off = vec!["atr".into(), "unknown".into()];
+        let mut wanted = desired(vec![rule(1, 0)]);
         bring(&mut device, &mut record, &wanted).unwrap();
-        assert_eq!(device.private_flags["atr"], found, "there are no rules");
-        wanted.rules = vec![rule(1, 0)];
+        assert_eq!(device.private_flags["atr"], found);
+        wanted.off = vec!["atr".into(), "unknown".into()];
         let actions = bring(&mut device, &mut record, &wanted).unwrap();
         assert!(!device.private_flags["atr"]);
         let command = "ethtool --set-priv-flags sim0 atr off".to_string();
@@ -256,7 +255,7 @@ fn disturbances_are_told_beforehand() {
     let steps = ConfigurationSteps::between(&mut device, &mut Record::default(), &wanted).unwrap();
     let told = |what: &str| steps.notes.iter().any(|note| note.contains(what));
     assert!(
-        told("`-L` reopens") && told("`ntuple on` resets") && told("aRFS"),
+        told("`-L` reopens") && told("`-K ntuple on` resets") && told("aRFS"),
         "{:?}",
         steps.notes
     );

@@ -9,6 +9,7 @@
 //! There is no netlink form of steering rules, so all of it goes through the older `SIOCETHTOOL`
 //! (`<linux/ethtool.h>`), which the kernel serves in the network namespace of the socket.
 
+mod behaviour;
 mod driver;
 mod error;
 mod kernel;

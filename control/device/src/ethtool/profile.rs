@@ -10,6 +10,8 @@ use super::{Action, Match};
 /// A driver with the NIC that it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
+    /// `igb_main.c`, 82576, which takes no rules.
+    Igb,
     /// `ixgbe_ethtool.c`, 82599.
     Ixgbe,
     /// `i40e_ethtool.c`, X710.
@@ -71,6 +73,7 @@ impl Profile {
     ) -> Result<Match, i32> {
         use FlowType::{Ether, Ip4, Ip6, Sctp4, Sctp6, Tcp4, Tcp6, Udp4, Udp6};
         let taken: &[FlowType] = match self {
+            Profile::Igb => &[],
             Profile::Ixgbe => &[Tcp4, Udp4, Sctp4, Ip4],
             Profile::I40e => &[Tcp4, Udp4, Sctp4, Ip4, Tcp6, Udp6, Sctp6, Ip6],
             Profile::Ice => &[Tcp4, Udp4, Sctp4, Ip4, Tcp6, Udp6, Sctp6, Ip6, Ether],
@@ -82,6 +85,11 @@ impl Profile {
         let no_drop = matches!(self, Profile::Ena | Profile::Gve);
         if !taken.contains(&rule.flow_type) || (no_drop && action == Action::Drop) {
             return Err(libc::EOPNOTSUPP);
+        }
+        // flow_type_to_traffic_type
+        let is_ip_alone = rule.flow_type.protocol().is_none();
+        if self == Profile::Mlx5 && matches!(action, Action::Context { .. }) && is_ip_alone {
+            return Err(libc::EINVAL);
         }
         let made = self.normalised(rule);
         self.check_masks(&made)?;
@@ -153,7 +161,7 @@ impl Profile {
                 Form::Options | Form::First | Form::Later => is_ip4,
                 Form::Extensions | Form::Stacked => false,
             },
-            Profile::Ena | Profile::Gve | Profile::Siena => false,
+            Profile::Igb | Profile::Ena | Profile::Gve | Profile::Siena => false,
         }
     }
 

@@ -6,6 +6,7 @@ use std::io;
 use weever_graph::Field;
 use weever_graph::nic::FlowType;
 
+use super::behaviour::Consequences;
 use super::{
     ANY_LOCATION, Action, Announced, Channels, Driver, EthtoolError, HashFields, Hashing, Identity,
     Match, Packet, Profile, Rings, RuleSpec, Spreading, TableSize,
@@ -64,6 +65,12 @@ pub struct Simulated {
     pub features: BTreeMap<String, bool>,
     /// Whether its kernel cannot be asked to switch features.
     pub has_no_netlink: bool,
+    /// The features that were asked for, which its driver may not have.
+    pub wished: BTreeMap<String, bool>,
+    /// Whether an XDP program is attached to it.
+    pub has_program: bool,
+    /// The queue to which rules of the driver's own send TCP, while the driver makes some.
+    pub own_rules: Option<u32>,
     /// The features that its driver keeps as they are.
     pub fixed: Vec<String>,
     /// The driver's private flags.
@@ -101,6 +108,44 @@ impl Simulated {
         }
     }
 
+    /// A device of a driver with its NIC, with the features that it starts with.
+    pub fn of(profile: Profile, device: &str, queues: u32, size: u32) -> Simulated {
+        let features = profile.features();
+        Simulated { profile: Some(profile), features, ..Simulated::new(device, queues, size) }
+    }
+
+    /// What a driver does when a setting has changed.
+    fn follow(&mut self, consequences: Consequences) {
+        let Consequences { restarts, flushes, forgets_table } = consequences;
+        self.announced.restart |= restarts;
+        if flushes {
+            self.rules.clear();
+        }
+        if forgets_table {
+            self.spread_evenly();
+        }
+    }
+
+    /// All tables of the hash as the driver fills them.
+    fn spread_evenly(&mut self) {
+        let queues = self.channels.receiving();
+        let spread = |s: &mut Spreading| {
+            s.table.iter_mut().zip((0..queues).cycle()).for_each(|(at, queue)| *at = queue);
+        };
+        self.spreading.values_mut().for_each(spread);
+    }
+
+    /// The queue to which a rule of the driver's own sends a packet.
+    fn taken_by_driver(&self, packet: &Packet<'_>) -> Option<u32> {
+        let (profile, queue) = (self.profile?, self.own_rules?);
+        let flag = self.private_flags.get("flow-director-atr").copied();
+        let is_tcp = |t: FlowType| t.protocol() == Some(6);
+        let has_tcp = self.rules.values().any(|r| r.matches().is_some_and(|m| is_tcp(m.flow_type)));
+        let protocol = (packet.field)(Field::Ip4Proto).or_else(|| (packet.field)(Field::Ip6Next));
+        let is_his = protocol == Some(6) && profile.has_own_rules(self.ntuple, flag, has_tcp);
+        is_his.then_some(queue)
+    }
+
     /// The action for a packet, of the rule that takes it, if one does. Nothing if no source tells.
     pub fn takes(&self, packet: &Packet<'_>) -> Option<Option<Action>> {
         let profile = self.profile?;
@@ -121,7 +166,10 @@ impl Simulated {
                 self.spreading.get(&context).map(|s| s.table.as_slice()).unwrap_or_default();
             table.get(hash % table.len().max(1)).copied()
         };
-        let queue = match self.takes(packet).flatten() {
+        let in_force = self.ntuple || self.profile != Some(Profile::Ixgbe);
+        let taken = if in_force { self.takes(packet) } else { None };
+        let own = self.taken_by_driver(packet).map(Action::Queue);
+        let queue = match taken.flatten().or(own) {
             Some(Action::Drop) => None,
             Some(Action::Queue(queue)) => Some(self.misdirects.unwrap_or(queue)),
             Some(Action::Context { context, .. }) => by_hash(context),
@@ -220,14 +268,13 @@ impl Driver for Simulated {
         if too_many || cut || to.receiving() == 0 {
             return Err(self.error(what, libc::EINVAL));
         }
-        let is_more = to.receiving() > self.channels.receiving();
+        let (had, has) = (self.channels.receiving(), to.receiving());
+        let after = self.profile.map(|p| p.after_queues(has < had, !self.rules.is_empty()));
+        let after = after.transpose().map_err(|errno| self.error(what, errno))?;
         self.channels = to;
-        if self.forgets_table && is_more {
-            let queues = to.receiving();
-            let spread = |s: &mut Spreading| {
-                s.table.iter_mut().zip((0..queues).cycle()).for_each(|(at, queue)| *at = queue);
-            };
-            self.spreading.values_mut().for_each(spread);
+        self.follow(after.unwrap_or_default());
+        if self.forgets_table && has > had {
+            self.spread_evenly();
         }
         Ok(())
     }
@@ -242,6 +289,7 @@ impl Driver for Simulated {
         self.change(what)?;
         self.require(what, self.size > 0)?;
         self.ntuple = on;
+        self.follow(self.profile.map(|p| p.after_rules(on)).unwrap_or_default());
         Ok(())
     }
 
@@ -399,9 +447,16 @@ impl Driver for Simulated {
         self.change(what)?;
         self.require(what, self.features.contains_key(name) && !self.has_no_netlink)?;
         // As the kernel does, it takes the wish and may leave the feature as it is.
-        if !self.fixed.iter().any(|fixed| fixed == name) {
-            self.features.insert(name.into(), on);
+        self.wished.insert(name.into(), on);
+        let mut made = self.features.clone();
+        made.extend(self.wished.iter().map(|(name, on)| (name.clone(), *on)));
+        let kept = self.fixed.iter().filter_map(|name| self.features.get_key_value(name));
+        made.extend(kept.map(|(name, on)| (name.clone(), *on)));
+        if let Some(profile) = self.profile {
+            made = profile.made_of(&made, &self.features, self.has_program);
+            self.follow(profile.after_features(&self.features, &made));
         }
+        self.features = made;
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use weever_graph::nic::{Exposure, FlowType, Location, RssFields, TableModel, Tab
 use weever_graph::{Field, Key};
 
 use crate::config::{Configuration, Rss, Rule, Target};
-use crate::nic::{Nic, Setting, Table};
+use crate::nic::{Disturbance, Nic, Setting, Table, Touched};
 
 /// The commands for `device`, in the order in which they have to run. Lines that start with `#` list
 /// settings that cannot be expressed.
@@ -25,15 +25,31 @@ pub fn commands(nic: &Nic, configuration: &Configuration, device: &str) -> Vec<S
     let line = |table, rule| rule_line(table, rule, configuration, device);
     let rules: Vec<String> =
         tables.flat_map(|(table, rules)| rules.iter().map(move |r| line(table, r))).collect();
-    if rules.iter().any(|line| !line.starts_with('#')) {
+    let has_rules = rules.iter().any(|line| !line.starts_with('#'));
+    if has_rules || Nic::relies_on_hash(configuration) {
         let off =
             nic.off.iter().map(|flag| format!("ethtool --set-priv-flags {device} {flag} off"));
         lines.extend(off);
-        lines.extend(nic.settings(configuration).iter().flat_map(|s| setting(s, device)));
+    }
+    lines.extend(nic.settings(configuration).iter().flat_map(|s| setting(s, device)));
+    if has_rules || nic.needs_rules_on(configuration) {
         lines.push(format!("ethtool -K {device} ntuple on"));
     }
     lines.extend(rules);
     lines
+}
+
+/// What the commands for a configuration disturb beside what they set, as far as the model says it.
+pub fn disturbances<'n>(nic: &'n Nic, configuration: &Configuration) -> Vec<&'n Disturbance> {
+    let mut touched = vec![Touched::Queues];
+    touched.extend((!configuration.rss.table.is_empty()).then_some(Touched::Table));
+    let settings = nic.settings(configuration);
+    touched.extend(settings.into_iter().flat_map(|s| s.names).map(Touched::Feature));
+    let has_rules = configuration.rules.iter().any(|rules| !rules.is_empty());
+    let switches_on = has_rules || nic.needs_rules_on(configuration);
+    touched.extend(switches_on.then_some(Touched::RulesOn));
+    let said = touched.iter().filter_map(|by| nic.disturbed_by(by));
+    said.filter(|disturbance| !disturbance.effects.is_empty()).collect()
 }
 
 /// The commands that switch a feature.

@@ -22,6 +22,7 @@ fn table(location: Location) -> Table {
         locations: None,
         drop: false,
         context: false,
+        context_types: Vec::new(),
     };
     let model = TableModel {
         matches: FIELDS.map(field).to_vec(),
@@ -52,7 +53,9 @@ fn nic(table: Table) -> Nic {
         locations: None,
         default_queue: 0,
         off: Vec::new(),
+        disturbances: Vec::new(),
         features: Vec::new(),
+        wanted: Vec::new(),
         sends: None,
     }
 }

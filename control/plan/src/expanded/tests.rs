@@ -139,7 +139,9 @@ fn nic(dice: &mut Dice) -> Nic {
         locations: None,
         default_queue: 0,
         off,
+        disturbances: Vec::new(),
         features: Vec::new(),
+        wanted: Vec::new(),
         sends: None,
     }
 }
@@ -231,7 +233,9 @@ fn figure() -> (Nic, Configuration) {
         locations: None,
         default_queue: 0,
         off: Vec::new(),
+        disturbances: Vec::new(),
         features: Vec::new(),
+        wanted: Vec::new(),
         sends: None,
     };
     let rules = [(1053, 1), (67, 2), (53, 1)]

@@ -5,6 +5,7 @@
 //! that way, and on the way out ([`Feature`]). [`Nic::of`] reads that pipeline; any other shape is an error
 //! that names the node.
 
+mod disturbance;
 mod feature;
 mod pipeline;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use weever_graph::nic::{
 };
 
 use crate::flow::{Conj, Kinds};
+pub use disturbance::{Disturbance, Effect, Touched};
 pub use feature::{Feature, Setting, Side, Vouched};
 
 /// The configurable parts of a NIC.
@@ -36,11 +38,15 @@ pub struct Nic {
     pub locations: Option<u32>,
     /// The queue for packets that no table took and no hash spreads.
     pub default_queue: u32,
-    /// Private flags of the Linux driver that have to be off while there are rules, because the driver otherwise
-    /// has rules of its own.
+    /// Private flags of the Linux driver that have to be off while there are rules, or the hash is relied on, because
+    /// the driver otherwise has rules of its own.
     pub off: Vec<String>,
+    /// What settings disturb, as far as the model says it.
+    pub disturbances: Vec<Disturbance>,
     /// The work that it does on packets, in the order in which they meet it: received ones first, then sent ones.
     pub features: Vec<Feature>,
+    /// Features that a host's graph uses, to be switched on beside those that rules need.
+    pub wanted: Vec<Setting>,
     /// The queues from which it sends, if the model has a send side.
     pub sends: Option<QueueRange>,
 }
@@ -70,6 +76,11 @@ impl Nic {
         let open = |t: &Table| Kinds::unclaimed(&t.model);
         let unclaimed = self.tables.first().map_or(Kinds::NONE, open);
         Claims { kinds: Kinds::ALL.without(unclaimed) }
+    }
+
+    /// What a setting disturbs, if the model says it.
+    pub fn disturbed_by(&self, setting: &Touched) -> Option<&Disturbance> {
+        self.disturbances.iter().find(|disturbance| disturbance.by == *setting)
     }
 
     /// The NIC with what a device of its kind says of itself: the size of the hash's table, which the table of a plan

@@ -3,6 +3,7 @@
 use weever_graph::nic::{FeatureModel, QueueRange, Queues, RssModel};
 use weever_graph::{Attr, ConfigSpec, Graph, Node, NodeId, NodeKind};
 
+use super::disturbance::Disturbance;
 use super::feature::{self, Feature, Side};
 use super::{Nic, NicError, Table, declared, note_unclaimed};
 
@@ -37,6 +38,7 @@ impl Nic {
             words.split_whitespace().map(str::to_string).collect()
         };
         let (off, queues, locations) = (words("off"), queues.all, None);
+        let disturbances = disturbances(prg.node(source))?;
         let hash_key = None;
         Ok(Nic {
             name,
@@ -47,10 +49,27 @@ impl Nic {
             locations,
             default_queue,
             off,
+            disturbances,
             features,
+            wanted: Vec::new(),
             sends,
         })
     }
+}
+
+/// The facts of `attr "disturbs …"`, one for each setting.
+fn disturbances(source: &Node) -> Result<Vec<Disturbance>, NicError> {
+    let mut all: Vec<Disturbance> = Vec::new();
+    for attr in &source.attrs {
+        let Attr::Other(text) = attr else { continue };
+        let Some(text) = text.strip_prefix("disturbs ") else { continue };
+        let fact = Disturbance::parse(text).map_err(|reason| unexpected(source, reason))?;
+        if all.iter().any(|other| other.by == fact.by) {
+            return Err(unexpected(source, format!("it says twice what {} disturbs", fact.by)));
+        }
+        all.push(fact);
+    }
+    Ok(all)
 }
 
 /// The device has one number of locations, which every table may say.

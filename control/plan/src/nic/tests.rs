@@ -20,6 +20,7 @@ fn table() -> TableModel {
         locations: None,
         drop: false,
         context: false,
+        context_types: Vec::new(),
     };
     TableModel {
         matches: vec![FieldMatch { field: Field::L4Dst, granularity: Granularity::Whole }],
@@ -222,6 +223,35 @@ fn features_stand_anywhere_on_both_ways() {
     let useful = nic.useful(&lpg);
     assert_eq!((useful.len(), &*useful[0].feature, useful[0].on), (1, "TxChecksum", true));
     assert_eq!(nic.vouched(&useful).filled, [right("udp")]);
+
+    // A plan asks for it only where the model says that its switch disturbs nothing.
+    let name = useful[0].names[0].clone();
+    for (fact, is_wanted) in [(None, false), (Some("resets"), false), (Some("nothing"), true)] {
+        let mut nic = nic.clone();
+        nic.disturbances = fact
+            .map(|effect| Disturbance::parse(&format!("{name}: {effect} (f)")).unwrap())
+            .into_iter()
+            .collect();
+        let settings = nic.with_useful(&lpg).settings(&Configuration::default());
+        let wanted = if is_wanted { useful.clone() } else { Vec::new() };
+        assert_eq!(settings, wanted, "{fact:?}");
+    }
+}
+
+#[test]
+fn facts_about_a_setting_are_given_once_and_in_known_words() {
+    let said = |facts: &[&str]| {
+        let (mut graph, _) = example(table(), table());
+        let source = graph.iter().find(|(_, node)| node.has(&Attr::Source)).unwrap().0;
+        let attrs = facts.iter().map(|fact| Attr::parse(&format!("disturbs {fact}")));
+        graph.node_mut(source).attrs.extend(attrs);
+        Nic::of(&graph).map(|nic| nic.disturbances.len()).map_err(|e| e.to_string())
+    };
+    assert_eq!(said(&["queues: resets (f)", "rings: nothing (g)"]), Ok(2));
+    let twice = said(&["queues: resets (f)", "queues: nothing (g)"]).unwrap_err();
+    assert!(twice.contains("says twice what `-L` disturbs"), "{twice}");
+    let unknown = said(&["queues: explodes (f)"]).unwrap_err();
+    assert!(unknown.contains("`explodes` is no effect"), "{unknown}");
 }
 
 #[test]

@@ -174,7 +174,7 @@ impl Search {
     pub(super) fn context_for(&mut self, index: u32, of: &Proposal) -> Option<Target> {
         let most = self.nic.rss.as_ref().map_or(0, |rss| rss.contexts);
         let most = self.state.learned.contexts().map_or(most, |(limit, _)| most.min(limit));
-        let can = of.rules.iter().all(|r| self.nic.tables[r.table].model.actions.context);
+        let can = of.rules.iter().all(|r| self.nic.tables[r.table].model.spreads(r.flow_type));
         // One connection has one hash.
         if most == 0 || !can || self.map.parts_of(index).all(is_connection) {
             return None;

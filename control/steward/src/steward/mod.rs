@@ -13,7 +13,7 @@ use weever_policy::policy::CheckedPolicy;
 
 use crate::applications::AppPackets;
 use crate::plan::{InitialPlan, Origin, complaints};
-use crate::target::{Applied, Arrivals, NoReceivers, Receivers, Target, TargetError};
+use crate::target::{Applied, Arrivals, NoReceivers, Receivers, Switch, Target, TargetError};
 
 const SECOND: u64 = 1_000_000_000;
 /// The pause between two looks at what others did to the device, if nothing is announced.
@@ -467,6 +467,14 @@ impl Steward {
     /// [`TargetError`] if the counters cannot be read.
     pub fn arrivals(&mut self) -> Result<Arrivals, TargetError> {
         self.target.arrivals(&self.search)
+    }
+
+    /// The switches that the plan relies on, read back from the device.
+    ///
+    /// # Errors
+    /// [`TargetError`] if the device cannot be read.
+    pub fn switches(&mut self) -> Result<Vec<Switch>, TargetError> {
+        self.target.switches(&self.search)
     }
 
     /// The configuration that was applied last.

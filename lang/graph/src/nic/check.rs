@@ -252,6 +252,10 @@ impl TableModel {
             let message = "Linux cannot spread by a context if the table cannot";
             found.add(Part::Linux, message, "add `action context`");
         }
+        if ethtool.context_types.iter().any(|t| !ethtool.flow_types.contains(t)) {
+            let message = "rules that spread by a context are of types that Linux does not take";
+            found.add(Part::Linux, message, "list the types before");
+        }
         if ethtool.drop && !self.actions.drop {
             found.add(Part::Linux, "Linux cannot drop what the table cannot", "add `action drop`");
         }

@@ -180,6 +180,8 @@ pub struct Ethtool {
     pub drop: bool,
     /// Whether it takes rules that spread by a context.
     pub context: bool,
+    /// The flow types of such rules, if not all.
+    pub context_types: Vec<FlowType>,
 }
 
 /// The side that chooses a rule's location.
@@ -258,6 +260,18 @@ impl TableModel {
     pub fn left_out(&self, flow_type: FlowType) -> impl Iterator<Item = FlowType> + '_ {
         let gaps = self.without.iter().filter(move |w| w.flow_type == flow_type);
         gaps.flat_map(|w| w.packets.iter().copied())
+    }
+
+    /// Whether rules of a flow type may spread by a context. Limits of Linux count for all, since a plan that nobody can
+    /// bring to a device has no use for more.
+    pub fn spreads(&self, flow_type: Option<FlowType>) -> bool {
+        let is_taken = match &self.linux {
+            Exposure::Ethtool(ethtool) if !ethtool.context_types.is_empty() => {
+                flow_type.is_some_and(|t| ethtool.context_types.contains(&t))
+            }
+            _ => true,
+        };
+        self.actions.context && is_taken
     }
 
     /// The table as Linux exposes it, or nothing if it does not.

@@ -83,6 +83,7 @@ fn linux_sees_less() {
         locations: None,
         drop: false,
         context: false,
+        context_types: Vec::new(),
     });
     let linux = silicon.as_linux().unwrap();
     assert_eq!((linux.matches, linux.flow_types), (vec![exact], vec![FlowType::Udp4]));

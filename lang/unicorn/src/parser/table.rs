@@ -213,6 +213,7 @@ impl Parser<'_> {
             locations: None,
             drop: false,
             context: false,
+            context_types: Vec::new(),
         };
         self.expect(Kind::BraceOpen, "expected `{` after `ethtool`")?;
         while !self.bump_if(Kind::BraceClose) {
@@ -246,7 +247,13 @@ impl Parser<'_> {
             }
             "limit" => out.limit = Some(self.number("the number of rules")?),
             "locations" => out.locations = Some(self.number("the device's locations")?),
-            "context" => out.context = true,
+            "context" => {
+                out.context = true;
+                while let Some(flow_type) = self.word().and_then(FlowType::from_name) {
+                    self.bump();
+                    out.context_types.push(flow_type);
+                }
+            }
             _ => out.drop = true,
         }
         Some(())

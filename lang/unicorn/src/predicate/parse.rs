@@ -46,7 +46,7 @@ pub(super) struct Parser<'t> {
     depth: u32,
     /// The keywords of the test before, which a value without keywords has, too.
     pub(super) last: Option<Qualifier<'t>>,
-    /// Tests of VLAN tags so far that have to hold.
+    /// Tags that the tests so far lie behind: the next `vlan` is about the one after them.
     pub(super) tags: u32,
 }
 
@@ -113,9 +113,8 @@ impl<'t> Parser<'t> {
     /// Operands with `and` and `or` between them.
     pub(super) fn joined(&mut self, operand: impl Fn(&mut Self) -> ParseResult) -> ParseResult {
         self.nested(|parser| {
-            let tags = parser.tags;
+            let outside = parser.tags;
             let mut all = operand(parser)?;
-            let mut tagged = parser.tags > tags;
             let mut open = None;
             let mut changes = 0;
             while let Some(and) = parser.operator() {
@@ -124,25 +123,17 @@ impl<'t> Parser<'t> {
                 if changes > MAX_DEPTH {
                     return parser.fail(too_deep());
                 }
-                let tags = parser.tags;
-                let right = operand(parser)?;
-                if and && tagged && parser.tags > tags {
-                    return parser.inner_tag();
+                let deepest = parser.tags;
+                if !and {
+                    parser.tags = outside;
                 }
-                tagged |= parser.tags > tags;
+                let right = operand(parser)?;
+                parser.tags = parser.tags.max(deepest);
                 all = join(all, and, right, open == Some(and));
                 open = Some(and);
             }
             Ok(all)
         })
-    }
-
-    fn inner_tag(&self) -> ParseResult {
-        let help = "write `vlan 2 or vlan 3` for either of two; a frame with two tags has the number of the outer";
-        self.fail_with(
-            "the second of two `vlan` would be about an inner tag, which is not tested",
-            help,
-        )
     }
 
     /// Takes `and` or `or`; returns whether it is `and`.
@@ -214,14 +205,18 @@ impl<'t> Parser<'t> {
     fn junction(&mut self, and: bool) -> ParseResult {
         self.next();
         self.expect("(")?;
+        let (outside, mut deepest) = (self.tags, self.tags);
         let mut parts = Vec::new();
         while !self.take(Token::Sign(")")) {
             if !parts.is_empty() {
                 self.expect(",")?;
             }
             self.last = None;
+            self.tags = if and { deepest } else { outside };
             parts.push(self.expression()?);
+            deepest = deepest.max(self.tags);
         }
+        self.tags = deepest;
         Ok(if and { Predicate::And(parts) } else { Predicate::Or(parts) })
     }
 

@@ -23,10 +23,7 @@ impl<'t> Parser<'t> {
         }
         match word {
             "ether" => self.ether().map(Some),
-            "vlan" => {
-                self.tags += 1;
-                Ok(Some(self.vlan()))
-            }
+            "vlan" => self.vlan().map(Some),
             "less" | "greater" => self.length(word == "less").map(Some),
             "len" => self.comparison(Field::FrameLen).map(Some),
             "ip" | "ip6" | "arp" => self.qualified(word).map(Some),
@@ -243,15 +240,25 @@ impl<'t> Parser<'t> {
         Ok(way.of(Predicate::eq(Field::EthSrc, mac), Predicate::eq(Field::EthDst, mac)))
     }
 
-    fn vlan(&mut self) -> Predicate {
+    /// The first tag behind those that have been tested.
+    fn vlan(&mut self) -> ParseResult {
+        let field = match self.tags {
+            0 => Field::VlanId,
+            1 => Field::VlanInner,
+            _ => {
+                let help = "`vlan 2 or vlan 3` is either of two; each `vlan` behind an `and` is about the next tag";
+                return self.fail_with("a third tag is not looked at", help);
+            }
+        };
+        self.tags += 1;
         let mut ahead = self.clone();
-        match ahead.number(Field::VlanId) {
+        Ok(match ahead.number(field) {
             Ok(id) => {
                 *self = ahead;
-                Predicate::eq(Field::VlanId, id)
+                Predicate::eq(field, id)
             }
-            Err(_) => fields::masked(Field::VlanId, 0, 0),
-        }
+            Err(_) => fields::masked(field, 0, 0),
+        })
     }
 
     fn length(&mut self, less: bool) -> ParseResult {

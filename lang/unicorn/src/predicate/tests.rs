@@ -198,11 +198,30 @@ fn values_without_keywords_have_those_before() {
 
 #[test]
 fn several_tags_are_told_from_alternatives() {
-    assert_eq!(p("vlan 2 or vlan 3"), Predicate::Or(vec![p("vlan 2"), p("vlan 3")]));
-    assert!(parse("not vlan 3 and vlan").is_ok());
-    for inner in ["vlan 2 and vlan 3", "vlan and (udp or vlan 3)", "(vlan 2 or vlan 3) and vlan 4"]
+    let (two, three) = (|| eq(Field::VlanId, 2), || eq(Field::VlanId, 3));
+    let inner = |id| eq(Field::VlanInner, id);
+    let some = || Predicate::Match { field: Field::VlanInner, mask: 0, value: 0 };
+    let (and, or) = (Predicate::And, Predicate::Or);
+    for (text, wanted) in [
+        ("vlan 2 or vlan 3", or(vec![two(), three()])),
+        ("or(vlan 2, vlan 3)", or(vec![two(), three()])),
+        ("vlan 2 and vlan 3", and(vec![two(), inner(3)])),
+        ("and(vlan 2, vlan 3)", and(vec![two(), inner(3)])),
+        ("vlan 2 and (udp or vlan)", and(vec![two(), or(vec![udp(), some()])])),
+        ("(vlan 2 or vlan 3) and vlan 4", and(vec![or(vec![two(), three()]), inner(4)])),
+        ("vlan 2 or vlan 3 and vlan 4", and(vec![or(vec![two(), three()]), inner(4)])),
+        ("vlan 2 and vlan 4 or vlan 3", or(vec![and(vec![two(), inner(4)]), three()])),
+        ("(vlan 2 or udp) and vlan 4", and(vec![or(vec![two(), udp()]), inner(4)])),
+        ("or(vlan 2, udp) and vlan 4", and(vec![or(vec![two(), udp()]), inner(4)])),
+        ("vlan 2 and not vlan 4", and(vec![two(), not(inner(4))])),
+        ("not vlan 2 and vlan 3", and(vec![not(two()), three()])),
+        ("vlan 2 and not vlan 3 and vlan 4", and(vec![two(), not(inner(3)), inner(4)])),
+    ] {
+        assert_eq!(p(text), wanted, "{text}");
+    }
+    for third in ["vlan and vlan and vlan", "vlan 2 and (vlan 3 and vlan 4)", "and(vlan,vlan,vlan)"]
     {
-        assert!(parse(inner).unwrap_err().message.contains("inner tag"), "{inner}");
+        assert!(parse(third).unwrap_err().message.contains("third tag"), "{third}");
     }
 }
 
@@ -259,7 +278,7 @@ fn errors_say_where_and_what() {
         ("true true", 5),
         ("port 53 or tcp 54", 15),
         ("arp or 54", 7),
-        ("vlan 2 and udp and vlan 3", 25),
+        ("vlan 2 and vlan 3 and vlan", 26),
         ("host example.org", 5),
         ("port htpp", 5),
         ("", 0),

@@ -136,7 +136,8 @@ fn ethtool_parts(ethtool: &Ethtool) -> Vec<String> {
         parts.push("drop".into());
     }
     if ethtool.context {
-        parts.push("context".into());
+        let of = &ethtool.context_types;
+        parts.push(if of.is_empty() { "context".into() } else { format!("context {}", types(of)) });
     }
     parts
 }

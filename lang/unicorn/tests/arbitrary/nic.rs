@@ -53,10 +53,11 @@ fn exposure() -> impl Strategy<Value = Exposure> {
         vec(field_match(), 0..6),
         location,
         (option::of(number()), option::of(number())),
-        any::<(bool, bool)>(),
+        (any::<(bool, bool)>(), vec(select(FlowType::ALL.to_vec()), 0..3)),
     );
     let ethtool = parts.prop_map(|(flow_types, matches, location, numbers, actions)| {
-        let ((limit, locations), (drop, context)) = (numbers, actions);
+        let ((limit, locations), ((drop, context), of)) = (numbers, actions);
+        let context_types = if context { of } else { Vec::new() };
         Exposure::Ethtool(Ethtool {
             flow_types,
             matches,
@@ -65,6 +66,7 @@ fn exposure() -> impl Strategy<Value = Exposure> {
             locations,
             drop,
             context,
+            context_types,
         })
     });
     prop_oneof![1 => Just(Exposure::None), 3 => ethtool]

@@ -107,6 +107,12 @@ impl<'a> Fields<'a> {
     }
 
     #[inline]
+    fn second_tag(&self) -> Option<VlanHeader<'a>> {
+        self.tag().filter(|tag| vlan::is_tag(tag.ethertype()))?;
+        VlanHeader::at(self.frame, ethernet::HEADER_LEN + vlan::TAG_LEN)
+    }
+
+    #[inline]
     fn arp(&self) -> Option<ArpHeader<'a>> {
         let header = ArpHeader::at(self.frame, self.l3_of(ethertype::ARP)?)?;
         header.is_ethernet_ipv4().then_some(header)
@@ -212,6 +218,11 @@ impl Fields<'_> {
     #[inline]
     pub fn tag_type(&self) -> Option<u16> {
         Some(self.tag()?.ethertype())
+    }
+
+    #[inline]
+    pub fn inner_vlan(&self) -> Option<u16> {
+        Some(self.second_tag()?.vid())
     }
 
     #[inline]

@@ -74,6 +74,8 @@ pub struct Parsed {
     pub outer_type: Option<u16>,
     /// Type field of the outer tag.
     pub tag_type: Option<u16>,
+    /// VLAN identifier of the second tag.
+    pub inner_vlan: Option<u16>,
     /// ARP sender hardware address.
     pub arp_sha: Option<MacAddr>,
     /// ARP sender protocol address.
@@ -137,6 +139,9 @@ fn walk_l2(frame: &[u8], parsed: &mut Parsed) -> Option<usize> {
             break;
         }
         let tag = vlan::VlanHeader::at(frame, at)?;
+        if parsed.vlan.is_some() {
+            parsed.inner_vlan = Some(tag.vid());
+        }
         parsed.vlan.get_or_insert(tag.vid());
         parsed.tag_type.get_or_insert(tag.ethertype());
         (at, next) = (at + vlan::TAG_LEN, tag.ethertype());

@@ -153,10 +153,11 @@ fn a_lying_ipv4_header_leads_nowhere() {
 #[test]
 fn two_tags_are_walked_over_and_a_third_is_reported() {
     let mut frame = udp_frame(Some(5), b"");
-    for outer in [6u8, 7] {
+    for (outer, inner) in [(6u8, 5u8), (7, 6)] {
         frame.splice(12..12, [0x88, 0xa8, 0, outer]);
         let got = summarize(&frame);
         assert_eq!(got.vlan, Some(outer.into()));
+        assert_eq!(got.inner_vlan, Some(inner.into()));
         let wanted = if outer == 6 { ethertype::IPV4 } else { ethertype::VLAN };
         assert_eq!((got.ethertype, got.ip4_dst.is_some()), (Some(wanted), outer == 6));
     }
@@ -254,6 +255,7 @@ fn read_one_by_one(frame: &[u8]) -> Parsed {
         tcp_flags: of().tcp_flags(),
         outer_type: of().outer_type(),
         tag_type: of().tag_type(),
+        inner_vlan: of().inner_vlan(),
         arp_sha: of().arp_sha(),
         arp_spa: of().arp_spa(),
         ip4_header_len: of().ip4_header_len(),

@@ -16,6 +16,8 @@ mod parse;
 mod program;
 mod rule;
 mod sample;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 pub use filters::{MOST_MASKS, MOST_ORDERED};

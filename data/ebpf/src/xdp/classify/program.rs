@@ -91,7 +91,7 @@ fn emit(parts: &ProgramParts) -> Result<Program, AsmError> {
         exact::emit(&mut asm, table, if table.is_of_flows() { hit } else { wide });
     }
     if let Some(hits) = parts.ordered_hits.as_ref().filter(|_| !parts.ordered.is_empty()) {
-        tree::emit(&mut asm, &parts.ordered, &tree::build(&parts.ordered), hits, wide);
+        tree::emit(&mut asm, &parts.ordered, &tree::build(&parts.ordered), Some(hits), wide);
     }
     fall_back(&mut asm, parts);
     asm.bind(counted);

@@ -111,8 +111,14 @@ fn split_by(
     Some(Split { lane, at, below, above })
 }
 
-/// Walks the tree: a hit leaves its target's code in R1 and goes to `hit`.
-pub(super) fn emit(asm: &mut Assembler, rules: &[Rule], node: &Node, hits: &Map, hit: Label) {
+/// Walks the tree: a hit is counted, if `hits` are, leaves its target's code in R1 and goes to `hit`.
+pub(super) fn emit(
+    asm: &mut Assembler,
+    rules: &[Rule],
+    node: &Node,
+    hits: Option<&Map>,
+    hit: Label,
+) {
     let miss = asm.label("no rule");
     emit_node(asm, rules, node, hits, hit, miss);
     asm.bind(miss);
@@ -122,7 +128,7 @@ fn emit_node(
     asm: &mut Assembler,
     rules: &[Rule],
     node: &Node,
-    hits: &Map,
+    hits: Option<&Map>,
     hit: Label,
     miss: Label,
 ) {
@@ -168,7 +174,7 @@ fn keep(asm: &mut Assembler, mask: u64) {
     };
 }
 
-fn emit_rule(asm: &mut Assembler, rule: &Rule, number: usize, hits: &Map, hit: Label) {
+fn emit_rule(asm: &mut Assembler, rule: &Rule, number: usize, hits: Option<&Map>, hit: Label) {
     let no = asm.label("not this rule");
     asm.note("a rule");
     let present = layout::present(rule);
@@ -194,8 +200,10 @@ fn emit_rule(asm: &mut Assembler, rule: &Rule, number: usize, hits: &Map, hit: L
         asm.load(present.lane.width, R1, R10, at(present.lane.offset));
         compare(asm, Cond::Eq, 0xff, no);
     }
-    asm.load_map_value(R2, hits, 8 * number as u32).mov(R3, 1);
-    asm.atomic(AtomicOp::Add, R2, 0, R3);
+    if let Some(hits) = hits {
+        asm.load_map_value(R2, hits, 8 * number as u32).mov(R3, 1);
+        asm.atomic(AtomicOp::Add, R2, 0, R3);
+    }
     asm.mov(R1, code_of(rule.target) as i32).jump(hit);
     asm.bind(no);
 }
