@@ -7,6 +7,7 @@ use weever_packet::{Burst, Mask, Nanos, bits, number_of};
 use super::runtime::Runtime;
 use super::task_queues::{Batch, Task};
 use super::waiting::Delayed;
+use crate::Limits;
 use crate::counters::Cells;
 use crate::faults::Loss;
 use crate::schedule::{Entry, NO_NODE, Program, TaskMasks};
@@ -64,6 +65,22 @@ pub(crate) struct Claimed {
     pub(crate) is_moving: bool,
 }
 
+/// A new HIGH task.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    pub(crate) entry: Entry,
+    pub(crate) task: Task,
+    /// Counts it if its queue is full.
+    pub(crate) full: Counter,
+}
+
+/// Queues a new task.
+pub(super) fn queue_fresh(program: &Program, runtime: &mut Runtime, fresh: Option<Fresh>) {
+    if let Some(Fresh { entry, task, full }) = fresh {
+        runtime.enqueue(program, entry, Priority::High, task, full);
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct BatchState {
     pub(crate) masks: TaskMasks,
@@ -74,10 +91,13 @@ pub(crate) struct BatchState {
     pub(crate) notifies: Vec<(Entry, Option<u64>)>,
     /// The tasks that have a disposition.
     pub(crate) disposed: Mask,
-    /// Whether tasks that are next in any case may go on in the burst as it is, instead of being queued.
-    pub(crate) may_go_on: bool,
-    /// Tasks that do.
-    pub(crate) goes_on: Option<Batch>,
+    /// A task that a block has started, and that is queued when the batch ends unless it goes on in the burst. The queues
+    /// are empty.
+    pub(crate) fresh: Option<Fresh>,
+    /// The tasks that have run in the burst. While they are fewer than the budget, tasks that are next in any case may go
+    /// on in the burst as it is, instead of being queued.
+    pub(crate) ran: usize,
+    pub(crate) budget: usize,
     /// The node whose block is being called, or [`NO_NODE`]: the culprit if that panics.
     pub(crate) running: u32,
     /// The shortcut that is being called.
@@ -94,6 +114,9 @@ pub(crate) struct BatchState {
     /// The slots of nodes and ports that tasks have passed together.
     #[cfg(test)]
     pub(crate) together: Vec<(usize, Mask)>,
+    /// The claims that were carried out at once.
+    #[cfg(test)]
+    pub(crate) settled: Vec<Claimed>,
 }
 
 impl BatchState {
@@ -104,8 +127,9 @@ impl BatchState {
             claims: Vec::with_capacity(64),
             notifies: Vec::with_capacity(64),
             disposed: 0,
-            may_go_on: false,
-            goes_on: None,
+            fresh: None,
+            ran: 0,
+            budget: 0,
             running: NO_NODE,
             shortcut: None,
             collecting: None,
@@ -115,7 +139,23 @@ impl BatchState {
             taken: Vec::new(),
             #[cfg(test)]
             together: Vec::new(),
+            #[cfg(test)]
+            settled: Vec::new(),
         }
+    }
+}
+
+impl BatchState {
+    /// Whether so many tasks that the batch alone starts are the next to run: nothing is queued, nobody is woken, and
+    /// the queue, which they pass by, would have room.
+    #[inline]
+    pub(super) fn is_next(&self, runtime: &Runtime, tasks: usize) -> bool {
+        let Limits { high, high_total, .. } = runtime.limits;
+        self.ran < self.budget
+            && self.notifies.is_empty()
+            && self.fresh.is_none()
+            && runtime.tasks.is_empty()
+            && tasks <= high.min(high_total)
     }
 }
 
@@ -130,19 +170,26 @@ pub(super) struct Dispositions<'a> {
 }
 
 impl Dispositions<'_> {
-    #[inline(always)]
-    pub(super) fn run(&mut self) {
-        match self.state.claims[..] {
-            [] => {}
-            [only] => {
-                if !self.state.may_go_on || !self.goes_on(&only) {
+    /// Carries out what the batch's nodes have asked for; returns the tasks that go on in the burst, if some do.
+    #[inline(never)]
+    pub(super) fn run(&mut self) -> Option<Batch> {
+        let fresh = self.state.fresh.take().and_then(|fresh| self.is_next_alone(fresh));
+        let next = match self.state.claims[..] {
+            [] => None,
+            [only] => match self.goes_on(&only) {
+                None => {
                     let refused = self.carry_out(0, only.to, only.tasks);
                     self.count_claim(&only, refused);
                     self.free(refused);
+                    None
                 }
+                next => next,
+            },
+            _ => {
+                self.apply_all();
+                None
             }
-            _ => self.apply_all(),
-        }
+        };
         self.state.claims.clear();
         let left = self.batch.occupied & !self.state.disposed;
         if left != 0 {
@@ -151,23 +198,41 @@ impl Dispositions<'_> {
         if !self.state.notifies.is_empty() {
             self.wake();
         }
+        fresh.map(|fresh| self.begin_alone(fresh)).or(next)
+    }
+
+    /// Queues a new task, before those that claims start, unless it is the next to run, and no others are.
+    #[inline(never)]
+    fn is_next_alone(&mut self, fresh: Fresh) -> Option<Fresh> {
+        if self.state.claims.is_empty() && self.state.is_next(self.runtime, 1) {
+            return Some(fresh);
+        }
+        queue_fresh(self.program, self.runtime, Some(fresh));
+        None
+    }
+
+    /// Has a new task go on in the burst, which is empty.
+    fn begin_alone(&mut self, Fresh { entry, task, .. }: Fresh) -> Batch {
+        let occupied = Mask::from(task.is_some());
+        if let Some(packet) = task {
+            self.burst.put(0, packet);
+        }
+        self.state.ran += 1;
+        Batch { entry, tasks: 1, occupied }
     }
 
     /// Has the tasks of the only claim start at once, if nothing else is to run before them. They are counted as if they
     /// had been queued.
     #[inline]
-    fn goes_on(&mut self, claim: &Claimed) -> bool {
-        let Destination::Spawn { entry, priority: Priority::High } = claim.to else { return false };
-        let queues = &mut self.runtime.tasks;
-        let is_next = queues.is_empty() && self.state.notifies.is_empty();
-        let room = queues.queue(Priority::High).room(entry);
-        if !is_next || room < number_of(claim.tasks) as usize {
-            return false;
+    fn goes_on(&mut self, claim: &Claimed) -> Option<Batch> {
+        let Destination::Spawn { entry, priority: Priority::High } = claim.to else { return None };
+        if !self.state.is_next(self.runtime, number_of(claim.tasks) as usize) {
+            return None;
         }
+        self.state.ran += number_of(claim.tasks) as usize;
         self.count_claim(claim, 0);
         let occupied = claim.tasks & self.batch.occupied;
-        self.state.goes_on = Some(Batch { entry, tasks: claim.tasks, occupied });
-        true
+        Some(Batch { entry, tasks: claim.tasks, occupied })
     }
 
     #[inline(never)]
