@@ -1,9 +1,10 @@
 //! The state of a batch while it walks the graph, and its end: each buffer goes where a node
 //! requested, and buffers that no node claimed are freed.
 
-use weever_block::{Block, Claim, FlowKey, FlowOwner, FlowOwners, Priority, Requests, Ways};
+use weever_block::{Block, FlowKey, FlowOwners, Priority, Requests, Ways};
 use weever_packet::{Burst, Mask, Nanos, bits, number_of};
 
+use super::course::Fresh;
 use super::runtime::Runtime;
 use super::task_queues::{Batch, Task};
 use super::waiting::Delayed;
@@ -63,22 +64,6 @@ pub(crate) struct Claimed {
     pub(crate) full: Counter,
     /// Whether these are packets of a flow that is on its way to another worker.
     pub(crate) is_moving: bool,
-}
-
-/// A new HIGH task.
-#[derive(Debug)]
-pub(crate) struct Fresh {
-    pub(crate) entry: Entry,
-    pub(crate) task: Task,
-    /// Counts it if its queue is full.
-    pub(crate) full: Counter,
-}
-
-/// Queues a new task.
-pub(super) fn queue_fresh(program: &Program, runtime: &mut Runtime, fresh: Option<Fresh>) {
-    if let Some(Fresh { entry, task, full }) = fresh {
-        runtime.enqueue(program, entry, Priority::High, task, full);
-    }
 }
 
 #[derive(Debug)]
@@ -198,7 +183,9 @@ impl Dispositions<'_> {
         if !self.state.notifies.is_empty() {
             self.wake();
         }
-        fresh.map(|fresh| self.begin_alone(fresh)).or(next)
+        let Some(fresh) = fresh else { return next };
+        self.state.ran += 1;
+        Some(fresh.begin(self.burst))
     }
 
     /// Queues a new task, before those that claims start, unless it is the next to run, and no others are.
@@ -207,18 +194,8 @@ impl Dispositions<'_> {
         if self.state.claims.is_empty() && self.state.is_next(self.runtime, 1) {
             return Some(fresh);
         }
-        queue_fresh(self.program, self.runtime, Some(fresh));
+        fresh.queue(self.program, self.runtime);
         None
-    }
-
-    /// Has a new task go on in the burst, which is empty.
-    fn begin_alone(&mut self, Fresh { entry, task, .. }: Fresh) -> Batch {
-        let occupied = Mask::from(task.is_some());
-        if let Some(packet) = task {
-            self.burst.put(0, packet);
-        }
-        self.state.ran += 1;
-        Batch { entry, tasks: 1, occupied }
     }
 
     /// Has the tasks of the only claim start at once, if nothing else is to run before them. They are counted as if they
@@ -447,103 +424,4 @@ pub(super) fn owners(program: &Program, node: u32) -> Option<&FlowOwners> {
 #[cold]
 pub(super) fn count_conflict(counters: &Cells, tasks: Mask) {
     counters.add(total::CONFLICTS, u64::from(tasks.count_ones()));
-}
-
-/// The disposition that a block asked for.
-#[inline(always)]
-pub(super) fn record(
-    program: &Program,
-    runtime: &Runtime,
-    node: u32,
-    claim: Claim,
-    tasks: Mask,
-) -> Claimed {
-    let plan = &program.nodes[node as usize];
-    match claim {
-        Claim::Spawn { edge, priority } => {
-            let edge = &plan.spawns[edge as usize];
-            if !runtime.is_home(program.home(edge.entry)) {
-                let to = Destination::Elsewhere { entry: edge.entry, priority };
-                let (taken, full) = (Some(edge.spawned), edge.ring_full);
-                return Claimed { to, tasks, taken, full, is_moving: false };
-            }
-            let to = Destination::Spawn { entry: edge.entry, priority };
-            Claimed { to, tasks, taken: Some(edge.spawned), full: edge.full, is_moving: false }
-        }
-        Claim::SpawnLater { edge, delay } => {
-            let edge = &plan.spawns[edge as usize];
-            let to = Destination::Later { entry: edge.entry, delay };
-            Claimed { to, tasks, taken: Some(edge.spawned), full: edge.full, is_moving: false }
-        }
-        Claim::Transmit { link } => {
-            let to = Destination::Transmit { link };
-            Claimed { to, tasks, taken: None, full: plan.outbox_full, is_moving: false }
-        }
-        Claim::Collect => {
-            let to = Destination::Collect { node };
-            Claimed { to, tasks, taken: None, full: plan.outbox_full, is_moving: false }
-        }
-        Claim::Owner { flow } => {
-            claim_of_owner(program, node, owner_of(program, runtime, node, flow), tasks)
-        }
-        Claim::Block { key } => {
-            let to = Destination::Block { node, key };
-            Claimed { to, tasks, taken: None, full: plan.block_full, is_moving: false }
-        }
-    }
-}
-
-/// Where a packet of a flow goes, and whether the flow is on its way to another worker.
-pub(super) type ToOwner = (Destination, bool);
-
-/// Where a packet goes whose flow this worker does not own; `None`: it runs here.
-pub(super) fn elsewhere(
-    program: &Program,
-    runtime: &Runtime,
-    node: u32,
-    key: FlowKey,
-) -> Option<ToOwner> {
-    let plan = &program.nodes[node as usize];
-    let (entry, flows) = (plan.entry?, plan.flows.as_ref()?);
-    let FlowOwner { worker, from } = flows.owners.owner(key)?;
-    let (me, place, moving) = (runtime.worker, (entry, key), &runtime.flows);
-    let to = match from {
-        None => (worker != me).then_some(Destination::Owner { entry, worker }),
-        Some(_) if worker == me => {
-            (moving.releasing != Some(place)).then_some(Destination::Hold { node, key })
-        }
-        Some(from) if from == me && moving.leaving.contains(&place) => None,
-        // Packets that arrived here before this worker's answer go the old way, which is the
-        // shorter one.
-        Some(from) if from != me && !moving.has_answered(place, worker) => {
-            Some(Destination::Owner { entry, worker: from })
-        }
-        Some(_) => Some(Destination::Owner { entry, worker }),
-    };
-    to.map(|to| (to, from.is_some()))
-}
-
-/// Where a task goes that its block sends to the owner of a flow.
-fn owner_of(program: &Program, runtime: &Runtime, node: u32, key: FlowKey) -> ToOwner {
-    let here = program.nodes[node as usize].entry.map(|entry| {
-        let priority = Priority::High;
-        Destination::Spawn { entry, priority }
-    });
-    let here = here.unwrap_or(Destination::Hold { node, key });
-    elsewhere(program, runtime, node, key).unwrap_or((here, false))
-}
-
-/// The claim of tasks that go to the owner of their flow.
-pub(super) fn claim_of_owner(
-    program: &Program,
-    node: u32,
-    (to, is_moving): ToOwner,
-    tasks: Mask,
-) -> Claimed {
-    let plan = &program.nodes[node as usize];
-    let (taken, full) = match (&to, &plan.flows) {
-        (Destination::Owner { .. }, Some(flows)) => (Some(flows.handed_over), flows.ring_full),
-        _ => (None, plan.block_full),
-    };
-    Claimed { to, tasks, taken, full, is_moving }
 }

@@ -12,25 +12,13 @@ use weever_block::{Claim, Ports, Priority};
 use weever_packet::{Mask, number_of};
 
 use super::batch::BatchState;
+use super::course::Course;
 #[cfg(test)]
-use super::batch::record;
+use super::requests::record;
 use super::walk::{Walk, only_sound, ports_of};
 use crate::faults::Loss;
 use crate::schedule::{Entry, EntryCode, NO_NODE, NextPlace, Step, StepKind, span};
 use crate::slots::{Counter, total};
-
-/// What has become of a batch.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Course {
-    /// Its tasks have ended together, and are counted. What was asked for them is to be carried out.
-    Together,
-    /// That is done too.
-    Settled,
-    /// The same, and its tasks go on in the burst, from this entry on.
-    GoesOn(Entry),
-    /// Its tasks have not ended: the masks and the steps that are due say where they are.
-    Apart,
-}
 
 /// How all tasks have left a step.
 enum Left {

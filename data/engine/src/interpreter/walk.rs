@@ -3,17 +3,17 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use weever_block::{Block, Ports, Priority, Shortcut, SpawnRequest, When};
+use weever_block::{Block, Ports, Shortcut};
 use weever_packet::{Burst, Mask, Nanos, number_of};
 
-use super::batch::{BatchState, Dispositions, Fresh, count_conflict, owners, queue_fresh, record};
+use super::batch::{BatchState, Dispositions, owners};
+use super::course::Course;
 use super::runtime::Runtime;
 use super::task_queues::Batch;
-use super::together::Course;
 use crate::faults::{Faults, Loss};
 use crate::schedule::{
-    BlockMaker, CompiledGraph, EntryCode, NO_NODE, NodePlan, Operand, Program, Step, StepKind,
-    TASKS_SLOT, TaskMasks, Wake, WayPlan, span,
+    BlockMaker, CompiledGraph, EntryCode, NO_NODE, Operand, Program, Step, StepKind, TASKS_SLOT,
+    TaskMasks, Wake, WayPlan, span,
 };
 
 /// A batch on its way through the graph.
@@ -274,115 +274,6 @@ impl Walk<'_> {
         let no_buffer = self.program.nodes[step.node as usize].no_buffer;
         self.runtime.counters.add(no_buffer, without);
         input & self.batch.occupied
-    }
-
-    /// Carries out a block's requests. Returns the tasks that it claimed.
-    #[inline]
-    pub(super) fn drain(&mut self, step: &Step, input: Mask) -> Mask {
-        self.count_requested(step);
-        let BatchState { requests, claims, disposed, .. } = &mut *self.state;
-        let claimed = match requests.claims[..] {
-            [] => 0,
-            // Mostly a block takes all of its tasks to one place, and no other has taken them.
-            [(claim, tasks)] if tasks == input && tasks & *disposed == 0 => {
-                *disposed |= tasks;
-                claims.push(record(self.program, self.runtime, step.node, claim, tasks));
-                requests.claims.clear();
-                tasks
-            }
-            _ => self.drain_claims(step, input),
-        };
-        // Packets are mostly taken away and counted, and nothing else.
-        if self.state.requests.has_rare() {
-            self.drain_rare(step);
-        }
-        claimed
-    }
-
-    /// Adds to the block's own counters what it has asked for.
-    #[inline(always)]
-    pub(super) fn count_requested(&mut self, step: &Step) {
-        let requests = &mut self.state.requests;
-        match requests.counts[..] {
-            [] => {}
-            [(counter, n)] => {
-                let own = self.program.nodes[step.node as usize].own;
-                self.runtime.counters.add(own.plus(counter as usize), n);
-                requests.counts.clear();
-            }
-            _ => self.drain_counts(step),
-        }
-    }
-
-    #[inline(never)]
-    fn drain_counts(&mut self, step: &Step) {
-        let own = self.program.nodes[step.node as usize].own;
-        let (requests, counters) = (&mut self.state.requests, &*self.runtime.counters);
-        for (counter, n) in &requests.counts {
-            counters.add(own.plus(*counter as usize), *n);
-        }
-        requests.counts.clear();
-    }
-
-    #[inline(never)]
-    fn drain_claims(&mut self, step: &Step, input: Mask) -> Mask {
-        let BatchState { requests, claims, disposed, .. } = &mut *self.state;
-        let mut claimed = 0;
-        for (claim, tasks) in &requests.claims {
-            claimed |= tasks;
-            let tasks = tasks & input;
-            if tasks & *disposed != 0 {
-                count_conflict(&self.runtime.counters, tasks & *disposed);
-            }
-            let tasks = tasks & !*disposed;
-            *disposed |= tasks;
-            if tasks != 0 {
-                claims.push(record(self.program, self.runtime, step.node, *claim, tasks));
-            }
-        }
-        requests.claims.clear();
-        claimed
-    }
-
-    /// Carries out requests that few packets cause: new tasks, wake-ups, deadlines.
-    #[inline(never)]
-    fn drain_rare(&mut self, step: &Step) {
-        let plan = &self.program.nodes[step.node as usize];
-        if !self.state.requests.spawns.is_empty() {
-            self.spawn_requested(plan);
-        }
-        let BatchState { requests, notifies, .. } = &mut *self.state;
-        for (edge, key) in &requests.notifies {
-            notifies.push((plan.notifies[*edge as usize], *key));
-        }
-        requests.notifies.clear();
-        if let Some(at) = requests.deadline.take() {
-            self.runtime.deadlines.set(step.node, at, self.now);
-        }
-    }
-}
-
-impl Walk<'_> {
-    /// Starts new tasks. One alone that would be the next to run is not queued yet: it may go on in the burst.
-    fn spawn_requested(&mut self, plan: &NodePlan) {
-        let BatchState { requests, fresh, .. } = &mut *self.state;
-        if let [SpawnRequest { edge, buffer, when: When::After(0), priority: Priority::High }] =
-            &mut requests.spawns[..]
-            && fresh.is_none()
-            && self.runtime.tasks.is_empty()
-            && let edge = &plan.spawns[*edge as usize]
-            && self.runtime.is_home(self.program.home(edge.entry))
-        {
-            self.runtime.counters.add(edge.spawned, 1);
-            *fresh = Some(Fresh { entry: edge.entry, task: buffer.take(), full: edge.full });
-            requests.spawns.clear();
-            return;
-        }
-        queue_fresh(self.program, self.runtime, fresh.take());
-        for request in requests.spawns.drain(..) {
-            let edge = &plan.spawns[request.edge as usize];
-            self.runtime.spawn(self.program, edge, request, self.now);
-        }
     }
 }
 
