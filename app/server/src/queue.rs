@@ -373,11 +373,15 @@ impl LinkQueue for AppLinkQueue {
         let count = channels.all().len();
         let max = max.min(weever_packet::BURST);
         let mut slot = 0;
+        if self.first >= count {
+            self.first = 0;
+        }
         for i in 0..count {
             if slot >= max {
                 break;
             }
-            let place = (self.first + i) % count;
+            let place = self.first + i;
+            let place = if place < count { place } else { place - count };
             let channel = &mut channels.all()[place];
             // Idle channels take turns in being looked at.
             let rests = channel.idle >= IDLE_AFTER

@@ -11,12 +11,14 @@ use crate::{Cx, FlowEnds, FlowKey};
 #[derive(Debug)]
 pub struct Ports<'a> {
     masks: &'a mut [Mask],
+    /// The ports by which tasks have left, a bit each as far as there are bits.
+    used: u64,
 }
 
 impl<'a> Ports<'a> {
     /// Output masks over `masks`, one per port. For engines and tests.
     pub fn new(masks: &'a mut [Mask]) -> Ports<'a> {
-        Ports { masks }
+        Ports { masks, used: 0 }
     }
 
     /// Sends `tasks` out by `port`. For an F-node, no task may leave by two ports.
@@ -25,14 +27,30 @@ impl<'a> Ports<'a> {
     #[inline]
     pub fn enable(&mut self, port: usize, tasks: Mask) {
         self.masks[port] |= tasks;
+        self.used |= u64::from(tasks != 0) << (port % 64);
     }
 
     /// Sends those of `input` that are in `yes` out by port 1, the others by port 0: the numbering
     /// of `false` and `true` (Dragonet thesis §3.2.1).
     #[inline]
     pub fn decide(&mut self, input: Mask, yes: Mask) {
-        self.masks[0] |= input & !yes;
-        self.masks[1] |= input & yes;
+        self.enable(0, input & !yes);
+        self.enable(1, input & yes);
+    }
+
+    /// Whether no task has left.
+    #[inline]
+    pub fn is_unused(&self) -> bool {
+        self.used == 0
+    }
+
+    /// The one port by which all of `tasks` have left, and no others by any. Also `None` for a port behind the first 64,
+    /// which few blocks have.
+    #[inline]
+    pub fn only(&self, tasks: Mask) -> Option<usize> {
+        let port = self.used.trailing_zeros() as usize;
+        let one = self.used & self.used.wrapping_sub(1) == 0 && self.masks.len() <= 64;
+        (one && self.masks.get(port) == Some(&tasks)).then_some(port)
     }
 }
 

@@ -302,6 +302,18 @@ pub trait Shortcut: Send {
     /// have been written which those nodes write again before they read it, or would leave as it is.
     /// The same holds for the nodes at which a way ends.
     fn run(&mut self, cx: &Cx<'_>, burst: &mut Burst, input: Mask, ways: &mut Ways);
+
+    /// The same for a task that is alone: returns its way instead of noting it in `ways`, which takes its counts only.
+    fn run_alone(
+        &mut self,
+        cx: &Cx<'_>,
+        burst: &mut Burst,
+        task: usize,
+        ways: &mut Ways,
+    ) -> Option<usize> {
+        self.run(cx, burst, 1 << task, ways);
+        ways.take_first().map(|(way, _)| way)
+    }
 }
 
 /// Shared state by type: addresses, neighbours, sockets. Blocks look it up when they are built,

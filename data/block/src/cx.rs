@@ -303,10 +303,12 @@ impl Requests {
     /// Whether nothing was asked for.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.claims.is_empty()
-            && self.spawns.is_empty()
-            && self.notifies.is_empty()
-            && self.counts.is_empty()
-            && self.deadline.is_none()
+        self.claims.is_empty() && self.counts.is_empty() && !self.has_rare()
+    }
+
+    /// Whether there is anything but dispositions and counts.
+    #[inline]
+    pub fn has_rare(&self) -> bool {
+        !self.spawns.is_empty() || !self.notifies.is_empty() || self.deadline.is_some()
     }
 }

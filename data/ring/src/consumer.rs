@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::parts::{RingError, RingParts};
-use crate::sequencer::Sequencer;
+use crate::sequencer::{Sequencer, Users};
 
 /// The most descriptors that a thread claims at once.
 pub const MOST_CLAIMED: u32 = 64;
@@ -43,9 +43,28 @@ impl<T: Copy + Send> MultiConsumer<T> {
     /// all its claims are gone; no one else writes `consumer`; the other side has written valid
     /// `T`s between `consumer` and `producer` and leaves them alone until `consumer` has passed.
     pub unsafe fn new(parts: RingParts<T>) -> Result<Self, RingError> {
+        // SAFETY: by the caller's word.
+        unsafe { Self::of(Users::Several, parts) }
+    }
+
+    /// The same for a ring that one thread at a time works, which needs no locked instruction for that.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new). No two threads take descriptors out, or drop claims, at a time: all but getters.
+    pub unsafe fn for_one_thread(parts: RingParts<T>) -> Result<Self, RingError> {
+        // SAFETY: by the caller's word.
+        unsafe { Self::of(Users::One, parts) }
+    }
+
+    /// # Safety
+    /// As for [`new`](Self::new), and as [`Users`] says.
+    unsafe fn of(users: Users, parts: RingParts<T>) -> Result<Self, RingError> {
         parts.check()?;
         // SAFETY: the indices are valid and ours alone by the caller's word.
-        let gate = unsafe { Sequencer::new(parts.consumer, parts.producer, parts.len, 0) };
+        let gate = unsafe { Sequencer::new(users, parts.consumer, parts.producer, parts.len, 0) };
         Ok(MultiConsumer { parts, gate })
     }
 

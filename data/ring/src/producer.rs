@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::parts::{RingError, RingParts};
-use crate::sequencer::Sequencer;
+use crate::sequencer::{Sequencer, Users};
 
 /// Several threads produce into a ring that the kernel consumes.
 ///
@@ -27,9 +27,30 @@ impl<T: Copy + Send> MultiProducer<T> {
     /// all its reservations are gone; no one else writes `producer` or the slots between `producer`
     /// and `consumer + len`; the other side moves `consumer` by no more than was produced.
     pub unsafe fn new(parts: RingParts<T>) -> Result<Self, RingError> {
+        // SAFETY: by the caller's word.
+        unsafe { Self::of(Users::Several, parts) }
+    }
+
+    /// The same for a ring that one thread at a time works, which needs no locked instruction for that.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new). No two threads put descriptors in, reserve slots or drop reservations at a time: all but
+    /// getters.
+    pub unsafe fn for_one_thread(parts: RingParts<T>) -> Result<Self, RingError> {
+        // SAFETY: by the caller's word.
+        unsafe { Self::of(Users::One, parts) }
+    }
+
+    /// # Safety
+    /// As for [`new`](Self::new), and as [`Users`] says.
+    unsafe fn of(users: Users, parts: RingParts<T>) -> Result<Self, RingError> {
         parts.check()?;
+        let RingParts { producer, consumer, len, .. } = parts;
         // SAFETY: the indices are valid and ours alone by the caller's word.
-        let gate = unsafe { Sequencer::new(parts.producer, parts.consumer, parts.len, parts.len) };
+        let gate = unsafe { Sequencer::new(users, producer, consumer, len, len) };
         Ok(MultiProducer { parts, gate })
     }
 

@@ -8,6 +8,9 @@
 //! A claimed position is with one owner until it is finished: with the thread that claimed it, or, once that has
 //! abandoned it, with whoever takes it over. Its mark says which: [`finished`], [`abandoned`], or neither.
 //!
+//! Where [one thread](Users::One) at a time works a ring, the same words are moved without locked instructions, and no
+//! mark is looked at that only another thread could have left.
+//!
 //! `docs/design/0072` says which model fails if one of the orderings is weaker.
 
 use std::ops::Range;
@@ -31,7 +34,16 @@ fn abandoned(position: u64) -> u64 {
 /// The mark of a position that was abandoned and has an owner again. No position has this tag.
 const TAKEN_OVER: u64 = 0;
 
+/// The threads that claim positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Users {
+    /// One at a time, for as long as the ring is there.
+    One,
+    Several,
+}
+
 pub(crate) struct Sequencer {
+    users: Users,
     ours: NonNull<AtomicU32>,
     theirs: NonNull<AtomicU32>,
     slack: u32,
@@ -53,8 +65,10 @@ unsafe impl Sync for Sequencer {}
 
 impl Sequencer {
     /// # Safety
-    /// `ours` and `theirs` stay valid while the sequencer lives; no one else writes `ours`.
+    /// `ours` and `theirs` stay valid while the sequencer lives; no one else writes `ours`. With [`Users::One`], no two
+    /// threads claim, complete, abandon or take over at a time.
     pub(crate) unsafe fn new(
+        users: Users,
         ours: NonNull<AtomicU32>,
         theirs: NonNull<AtomicU32>,
         len: u32,
@@ -68,7 +82,7 @@ impl Sequencer {
         let head_cell = CachePadded::new(AtomicU64::new(head));
         let limit = CachePadded::new(AtomicU64::new(head));
         let abandoned = AtomicU64::new(0);
-        Sequencer { ours, theirs, slack, head: head_cell, limit, marks, abandoned }
+        Sequencer { users, ours, theirs, slack, head: head_cell, limit, marks, abandoned }
     }
 
     fn ours(&self) -> &AtomicU32 {
@@ -94,6 +108,10 @@ impl Sequencer {
             if n == 0 || n < u64::from(min) {
                 return None;
             }
+            if self.users == Users::One {
+                self.head.store(head + n, Ordering::Release);
+                return Some(head..head + n);
+            }
             let taken = self.head.compare_exchange_weak(
                 head,
                 head + n,
@@ -116,6 +134,11 @@ impl Sequencer {
         let ahead = theirs.wrapping_add(self.slack).wrapping_sub(head as u32);
         let limit = head + u64::from(ahead);
         let mut known = self.limit.load(Ordering::Acquire);
+        // Another thread that asks for the room may store an older limit: a lower bound, too.
+        if self.users == Users::One && known < limit {
+            self.limit.store(limit, Ordering::Release);
+            known = limit;
+        }
         // Most looks find nothing new (an empty poll, the end of a burst): a locked instruction
         // for each would cost more than the rest of the claim. `fetch_max` is the same loop, but
         // ThreadSanitizer does not see that it synchronises.
@@ -144,6 +167,10 @@ impl Sequencer {
         // owner needs neither mark nor CAS once the index has arrived there.
         if self.ours().load(Ordering::Acquire) == claimed.start as u32 {
             self.ours().store(claimed.end as u32, Ordering::Release);
+            // Nobody can have claimed anything since.
+            if self.users == Users::One && claimed.end == self.position() {
+                return;
+            }
         } else {
             for position in claimed {
                 self.mark(position).store(finished(position), Ordering::Release);

@@ -94,6 +94,51 @@ fn the_kernel_sees_only_finished_descriptors() {
     });
 }
 
+/// The same of one thread's ring, which moves its words without locked instructions.
+#[test]
+fn the_kernel_sees_only_finished_descriptors_of_one_thread() {
+    check(|| {
+        let kernel = SimulatedKernel::new(2, u32::MAX, 0).unwrap();
+        // SAFETY: the memory of `kernel` lives as long as the ring beside it, which this thread works.
+        let ring = unsafe { MultiProducer::for_one_thread(kernel.parts()) }.unwrap();
+        let shared = Arc::new(Shared { ring, kernel });
+        let other = shared.clone();
+        // SAFETY: no other call to `take`.
+        let taker = thread::spawn(move || unsafe { other.kernel.take(2) });
+        assert!(shared.ring.push_all(&[1]));
+        let pushed = shared.ring.push(&[2, 3]);
+        let seen = taker.join().unwrap();
+        assert!([1, 2].contains(&pushed) && [1, 2, 3].starts_with(&seen), "{pushed} {seen:?}");
+        assert_eq!(shared.ring.unpublished(), 0);
+    });
+}
+
+/// And it frees no slot before it has read it.
+#[test]
+fn one_thread_reads_what_the_kernel_gave() {
+    check(|| {
+        let kernel = SimulatedKernel::new(2, u32::MAX, 0).unwrap();
+        // SAFETY: as above.
+        let ring = unsafe { MultiConsumer::for_one_thread(kernel.parts()) }.unwrap();
+        let shared = Arc::new(Shared { ring, kernel });
+        let other = shared.clone();
+        // SAFETY: no other call to `give`.
+        let giver = thread::spawn(move || {
+            [&[1, 2][..], &[3]].map(|items| unsafe { other.kernel.give(items) })
+        });
+        let (mut out, mut seen) = ([0; 2], Vec::new());
+        for _ in 0..2 {
+            let n = shared.ring.pop(&mut out);
+            seen.extend_from_slice(&out[..n]);
+        }
+        let given: usize = giver.join().unwrap().iter().sum();
+        let n = shared.ring.pop(&mut out);
+        seen.extend_from_slice(&out[..n]);
+        assert!(seen.len() == given && [1, 2, 3].starts_with(&seen), "{given} {seen:?}");
+        assert_eq!(shared.ring.unreleased(), 0);
+    });
+}
+
 /// A reservation that ends unpublished does not block the ring: the next push fills its slot.
 #[test]
 fn a_gap_is_filled_by_the_next_to_push() {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use weever_ring::simulated::SimulatedKernel;
-use weever_ring::{MultiConsumer, MultiProducer, RingError};
+use weever_ring::{MultiConsumer, MultiProducer, RingError, RingParts};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -94,14 +94,32 @@ fn cases(cases: u32) -> ProptestConfig {
     if cfg!(miri) { few } else { ProptestConfig::with_cases(cases) }
 }
 
+/// A ring for one thread, or for several.
+///
+/// # Safety
+/// The parts outlive it, and one thread works it.
+unsafe fn producer(parts: RingParts<u64>, alone: bool) -> Result<MultiProducer<u64>, RingError> {
+    // SAFETY: by the caller's word.
+    unsafe { if alone { MultiProducer::for_one_thread(parts) } else { MultiProducer::new(parts) } }
+}
+
+/// The same.
+///
+/// # Safety
+/// As there.
+unsafe fn consumer(parts: RingParts<u64>, alone: bool) -> Result<MultiConsumer<u64>, RingError> {
+    // SAFETY: by the caller's word.
+    unsafe { if alone { MultiConsumer::for_one_thread(parts) } else { MultiConsumer::new(parts) } }
+}
+
 proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
-    fn producing_matches_the_reference((len, start) in ring_shape(), steps in steps()) {
+    fn producing_matches_the_reference((len, start) in ring_shape(), steps in steps(), alone in any::<bool>()) {
         let kernel = SimulatedKernel::new(len, start, u64::MAX).unwrap();
         // SAFETY: `kernel` outlives the ring; a single thread throughout.
-        let ring = unsafe { MultiProducer::new(kernel.parts()) }.unwrap();
+        let ring = unsafe { producer(kernel.parts(), alone) }.unwrap();
         let (mut reference, mut open) = (Reference::default(), Vec::new());
         let (mut visible, mut taken) = (0, 0);
         for step in steps {
@@ -140,10 +158,10 @@ proptest! {
     }
 
     #[test]
-    fn consuming_matches_the_reference((len, start) in ring_shape(), steps in steps()) {
+    fn consuming_matches_the_reference((len, start) in ring_shape(), steps in steps(), alone in any::<bool>()) {
         let kernel = SimulatedKernel::new(len, start, u64::MAX).unwrap();
         // SAFETY: `kernel` outlives the ring; a single thread throughout.
-        let ring = unsafe { MultiConsumer::new(kernel.parts()) }.unwrap();
+        let ring = unsafe { consumer(kernel.parts(), alone) }.unwrap();
         let (mut reference, mut open) = (Reference::default(), Vec::new());
         let (mut waiting, mut given) = (0, 0u64);
         for step in steps {

@@ -253,7 +253,7 @@ impl Program {
         };
         loop {
             if at & WAY != 0 {
-                return (at != NOWHERE).then_some(usize::from(at & !WAY));
+                return way_at(at);
             } else if usize::from(at) < self.steps.len() {
                 at = self.look(at, net, packet, checksum)?;
             } else if at & ACT != 0 {
@@ -282,6 +282,12 @@ impl Program {
         let (choice, next) = self.choices.get(usize::from(at & !CHOICE))?;
         next.get(choice.port(packet, net)).copied()
     }
+}
+
+/// The number of the way at a place where the program ends; `None`: the packet goes from node to node.
+#[inline(always)]
+fn way_at(at: u16) -> Option<usize> {
+    (at != NOWHERE).then_some(usize::from(at & !WAY))
 }
 
 /// The counters of the nodes on ways that count, and by way the number of each node's first one.
@@ -368,6 +374,33 @@ impl Shortcut for Executor {
                 self.program.count(ways, way, task, checksum);
             }
         }
+    }
+
+    fn run_alone(
+        &mut self,
+        cx: &Cx<'_>,
+        burst: &mut Burst,
+        task: usize,
+        ways: &mut Ways,
+    ) -> Option<usize> {
+        let Executor { program, network, host } = self;
+        let packet = burst.get_mut(task)?;
+        let mut around = Surroundings { host: host.as_mut().map(|host| (host, cx)), loaded: None };
+        // A way out begins with an act, and looks at nothing.
+        if program.first & (WAY | ACT) == ACT {
+            let at = program.act(program.first, &mut around, packet);
+            return way_at(at);
+        }
+        let net = network.as_mut().map(|network| network.load());
+        if program.usual.is_some() && !packet.meta().flags.has(Flags::CHECKSUM_VERIFIED) {
+            packet.prefetch_rest();
+        }
+        let mut checksum = Checksum::Valid;
+        let way = program.way(net, &mut around, packet, &mut checksum)?;
+        if checksum != Checksum::Valid {
+            program.count(ways, way, task, checksum);
+        }
+        Some(way)
     }
 }
 

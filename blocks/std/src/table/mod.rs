@@ -56,6 +56,10 @@ fn too_wide(build: &Build<'_>) -> BuildError {
     BuildError::Environment { node: build.node.name.clone(), what }
 }
 
+/// Its counters.
+const HITS: usize = 0;
+const MISSES: usize = 1;
+
 /// A table over keys of `W` words.
 struct Table<E, const W: usize> {
     extract: E,
@@ -70,6 +74,17 @@ impl<E: Extract<W>, const W: usize> Table<E, W> {
 
 impl<E: Extract<W>, const W: usize> Block for Table<E, W> {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        // One alone has no neighbours, and counts as one or the other.
+        if input.is_power_of_two() {
+            let Some(packet) = burst.get_mut(input.trailing_zeros() as usize) else {
+                return cx.count(MISSES, 1);
+            };
+            let Verdict { entry, port } = self.index.find(&self.extract.key(packet));
+            let counter = if entry.is_some() { HITS } else { MISSES };
+            entry.into_iter().for_each(|entry| packet.meta_mut().entry = entry);
+            ports.enable(port as usize, input);
+            return cx.count(counter, 1);
+        }
         let mut hits = 0;
         let mut last: Option<(fields::Key<W>, Verdict)> = None;
         for task in bits(input) {
@@ -87,7 +102,7 @@ impl<E: Extract<W>, const W: usize> Block for Table<E, W> {
             }
             ports.enable(verdict.port as usize, 1 << task);
         }
-        cx.count(0, hits);
-        cx.count(1, u64::from(number_of(input)) - hits);
+        cx.count(HITS, hits);
+        cx.count(MISSES, u64::from(number_of(input)) - hits);
     }
 }

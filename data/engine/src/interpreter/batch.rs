@@ -1,12 +1,14 @@
 //! The state of a batch while it walks the graph, and its end: each buffer goes where a node
 //! requested, and buffers that no node claimed are freed.
 
-use weever_block::{Block, Claim, FlowKey, FlowOwner, FlowOwners, Priority, Requests, Ways};
+use weever_block::{Block, FlowKey, FlowOwners, Priority, Requests, Ways};
 use weever_packet::{Burst, Mask, Nanos, bits, number_of};
 
+use super::course::Fresh;
 use super::runtime::Runtime;
 use super::task_queues::{Batch, Task};
 use super::waiting::Delayed;
+use crate::Limits;
 use crate::counters::Cells;
 use crate::faults::Loss;
 use crate::schedule::{Entry, NO_NODE, Program, TaskMasks};
@@ -74,10 +76,13 @@ pub(crate) struct BatchState {
     pub(crate) notifies: Vec<(Entry, Option<u64>)>,
     /// The tasks that have a disposition.
     pub(crate) disposed: Mask,
-    /// Whether tasks that are next in any case may go on in the burst as it is, instead of being queued.
-    pub(crate) may_go_on: bool,
-    /// Tasks that do.
-    pub(crate) goes_on: Option<Batch>,
+    /// A task that a block has started, and that is queued when the batch ends unless it goes on in the burst. The queues
+    /// are empty.
+    pub(crate) fresh: Option<Fresh>,
+    /// The tasks that have run in the burst. While they are fewer than the budget, tasks that are next in any case may go
+    /// on in the burst as it is, instead of being queued.
+    pub(crate) ran: usize,
+    pub(crate) budget: usize,
     /// The node whose block is being called, or [`NO_NODE`]: the culprit if that panics.
     pub(crate) running: u32,
     /// The shortcut that is being called.
@@ -94,6 +99,9 @@ pub(crate) struct BatchState {
     /// The slots of nodes and ports that tasks have passed together.
     #[cfg(test)]
     pub(crate) together: Vec<(usize, Mask)>,
+    /// The claims that were carried out at once.
+    #[cfg(test)]
+    pub(crate) settled: Vec<Claimed>,
 }
 
 impl BatchState {
@@ -104,8 +112,9 @@ impl BatchState {
             claims: Vec::with_capacity(64),
             notifies: Vec::with_capacity(64),
             disposed: 0,
-            may_go_on: false,
-            goes_on: None,
+            fresh: None,
+            ran: 0,
+            budget: 0,
             running: NO_NODE,
             shortcut: None,
             collecting: None,
@@ -115,7 +124,23 @@ impl BatchState {
             taken: Vec::new(),
             #[cfg(test)]
             together: Vec::new(),
+            #[cfg(test)]
+            settled: Vec::new(),
         }
+    }
+}
+
+impl BatchState {
+    /// Whether so many tasks that the batch alone starts are the next to run: nothing is queued, nobody is woken, and
+    /// the queue, which they pass by, would have room.
+    #[inline]
+    pub(super) fn is_next(&self, runtime: &Runtime, tasks: usize) -> bool {
+        let Limits { high, high_total, .. } = runtime.limits;
+        self.ran < self.budget
+            && self.notifies.is_empty()
+            && self.fresh.is_none()
+            && runtime.tasks.is_empty()
+            && tasks <= high.min(high_total)
     }
 }
 
@@ -130,19 +155,26 @@ pub(super) struct Dispositions<'a> {
 }
 
 impl Dispositions<'_> {
-    #[inline(always)]
-    pub(super) fn run(&mut self) {
-        match self.state.claims[..] {
-            [] => {}
-            [only] => {
-                if !self.state.may_go_on || !self.goes_on(&only) {
+    /// Carries out what the batch's nodes have asked for; returns the tasks that go on in the burst, if some do.
+    #[inline(never)]
+    pub(super) fn run(&mut self) -> Option<Batch> {
+        let fresh = self.state.fresh.take().and_then(|fresh| self.is_next_alone(fresh));
+        let next = match self.state.claims[..] {
+            [] => None,
+            [only] => match self.goes_on(&only) {
+                None => {
                     let refused = self.carry_out(0, only.to, only.tasks);
                     self.count_claim(&only, refused);
                     self.free(refused);
+                    None
                 }
+                next => next,
+            },
+            _ => {
+                self.apply_all();
+                None
             }
-            _ => self.apply_all(),
-        }
+        };
         self.state.claims.clear();
         let left = self.batch.occupied & !self.state.disposed;
         if left != 0 {
@@ -151,23 +183,33 @@ impl Dispositions<'_> {
         if !self.state.notifies.is_empty() {
             self.wake();
         }
+        let Some(fresh) = fresh else { return next };
+        self.state.ran += 1;
+        Some(fresh.begin(self.burst))
+    }
+
+    /// Queues a new task, before those that claims start, unless it is the next to run, and no others are.
+    #[inline(never)]
+    fn is_next_alone(&mut self, fresh: Fresh) -> Option<Fresh> {
+        if self.state.claims.is_empty() && self.state.is_next(self.runtime, 1) {
+            return Some(fresh);
+        }
+        fresh.queue(self.program, self.runtime);
+        None
     }
 
     /// Has the tasks of the only claim start at once, if nothing else is to run before them. They are counted as if they
     /// had been queued.
     #[inline]
-    fn goes_on(&mut self, claim: &Claimed) -> bool {
-        let Destination::Spawn { entry, priority: Priority::High } = claim.to else { return false };
-        let queues = &mut self.runtime.tasks;
-        let is_next = queues.is_empty() && self.state.notifies.is_empty();
-        let room = queues.queue(Priority::High).room(entry);
-        if !is_next || room < number_of(claim.tasks) as usize {
-            return false;
+    fn goes_on(&mut self, claim: &Claimed) -> Option<Batch> {
+        let Destination::Spawn { entry, priority: Priority::High } = claim.to else { return None };
+        if !self.state.is_next(self.runtime, number_of(claim.tasks) as usize) {
+            return None;
         }
+        self.state.ran += number_of(claim.tasks) as usize;
         self.count_claim(claim, 0);
         let occupied = claim.tasks & self.batch.occupied;
-        self.state.goes_on = Some(Batch { entry, tasks: claim.tasks, occupied });
-        true
+        Some(Batch { entry, tasks: claim.tasks, occupied })
     }
 
     #[inline(never)]
@@ -382,103 +424,4 @@ pub(super) fn owners(program: &Program, node: u32) -> Option<&FlowOwners> {
 #[cold]
 pub(super) fn count_conflict(counters: &Cells, tasks: Mask) {
     counters.add(total::CONFLICTS, u64::from(tasks.count_ones()));
-}
-
-/// The disposition that a block asked for.
-#[inline(always)]
-pub(super) fn record(
-    program: &Program,
-    runtime: &Runtime,
-    node: u32,
-    claim: Claim,
-    tasks: Mask,
-) -> Claimed {
-    let plan = &program.nodes[node as usize];
-    match claim {
-        Claim::Spawn { edge, priority } => {
-            let edge = &plan.spawns[edge as usize];
-            if !runtime.is_home(program.home(edge.entry)) {
-                let to = Destination::Elsewhere { entry: edge.entry, priority };
-                let (taken, full) = (Some(edge.spawned), edge.ring_full);
-                return Claimed { to, tasks, taken, full, is_moving: false };
-            }
-            let to = Destination::Spawn { entry: edge.entry, priority };
-            Claimed { to, tasks, taken: Some(edge.spawned), full: edge.full, is_moving: false }
-        }
-        Claim::SpawnLater { edge, delay } => {
-            let edge = &plan.spawns[edge as usize];
-            let to = Destination::Later { entry: edge.entry, delay };
-            Claimed { to, tasks, taken: Some(edge.spawned), full: edge.full, is_moving: false }
-        }
-        Claim::Transmit { link } => {
-            let to = Destination::Transmit { link };
-            Claimed { to, tasks, taken: None, full: plan.outbox_full, is_moving: false }
-        }
-        Claim::Collect => {
-            let to = Destination::Collect { node };
-            Claimed { to, tasks, taken: None, full: plan.outbox_full, is_moving: false }
-        }
-        Claim::Owner { flow } => {
-            claim_of_owner(program, node, owner_of(program, runtime, node, flow), tasks)
-        }
-        Claim::Block { key } => {
-            let to = Destination::Block { node, key };
-            Claimed { to, tasks, taken: None, full: plan.block_full, is_moving: false }
-        }
-    }
-}
-
-/// Where a packet of a flow goes, and whether the flow is on its way to another worker.
-pub(super) type ToOwner = (Destination, bool);
-
-/// Where a packet goes whose flow this worker does not own; `None`: it runs here.
-pub(super) fn elsewhere(
-    program: &Program,
-    runtime: &Runtime,
-    node: u32,
-    key: FlowKey,
-) -> Option<ToOwner> {
-    let plan = &program.nodes[node as usize];
-    let (entry, flows) = (plan.entry?, plan.flows.as_ref()?);
-    let FlowOwner { worker, from } = flows.owners.owner(key)?;
-    let (me, place, moving) = (runtime.worker, (entry, key), &runtime.flows);
-    let to = match from {
-        None => (worker != me).then_some(Destination::Owner { entry, worker }),
-        Some(_) if worker == me => {
-            (moving.releasing != Some(place)).then_some(Destination::Hold { node, key })
-        }
-        Some(from) if from == me && moving.leaving.contains(&place) => None,
-        // Packets that arrived here before this worker's answer go the old way, which is the
-        // shorter one.
-        Some(from) if from != me && !moving.has_answered(place, worker) => {
-            Some(Destination::Owner { entry, worker: from })
-        }
-        Some(_) => Some(Destination::Owner { entry, worker }),
-    };
-    to.map(|to| (to, from.is_some()))
-}
-
-/// Where a task goes that its block sends to the owner of a flow.
-fn owner_of(program: &Program, runtime: &Runtime, node: u32, key: FlowKey) -> ToOwner {
-    let here = program.nodes[node as usize].entry.map(|entry| {
-        let priority = Priority::High;
-        Destination::Spawn { entry, priority }
-    });
-    let here = here.unwrap_or(Destination::Hold { node, key });
-    elsewhere(program, runtime, node, key).unwrap_or((here, false))
-}
-
-/// The claim of tasks that go to the owner of their flow.
-pub(super) fn claim_of_owner(
-    program: &Program,
-    node: u32,
-    (to, is_moving): ToOwner,
-    tasks: Mask,
-) -> Claimed {
-    let plan = &program.nodes[node as usize];
-    let (taken, full) = match (&to, &plan.flows) {
-        (Destination::Owner { .. }, Some(flows)) => (Some(flows.handed_over), flows.ring_full),
-        _ => (None, plan.block_full),
-    };
-    Claimed { to, tasks, taken, full, is_moving }
 }

@@ -15,7 +15,7 @@ use super::batch::owners;
 use super::task_queues::Batch;
 use super::walk::Walk;
 use crate::faults::Loss;
-use crate::schedule::{Entry, EntryCode, NO_NODE};
+use crate::schedule::{Entry, NO_NODE};
 
 /// The most blocks polled in one go, so that packets are not kept waiting.
 const MAX_POLLS: usize = 64;
@@ -26,14 +26,21 @@ impl Engine {
         if self.runtime.deadlines.is_empty() {
             return 0;
         }
+        match self.runtime.deadlines.due(now) {
+            Some(first) => self.poll_due(first, now),
+            None => 0,
+        }
+    }
+
+    #[inline(never)]
+    fn poll_due(&mut self, first: u32, now: Nanos) -> usize {
         let mut burst = self.burst.take().unwrap_or_default();
-        let mut polled = 0;
-        while polled < MAX_POLLS
-            && let Some(node) = self.runtime.deadlines.due(now)
-        {
+        let (mut next, mut polled) = (Some(first), 0);
+        while let Some(node) = next {
             let batch = Batch { entry: Entry(0), tasks: 0, occupied: 0 };
             self.walker(&mut burst, batch, now).poll(node);
             polled += 1;
+            next = (polled < MAX_POLLS).then(|| self.runtime.deadlines.due(now)).flatten();
         }
         self.burst = Some(burst);
         polled
@@ -69,9 +76,10 @@ impl Walk<'_> {
 type Panic = Box<dyn Any + Send>;
 
 impl Walk<'_> {
-    /// Ends a batch in which a block panicked.
+    /// Ends a batch in which a block panicked; returns the tasks that go on in the burst, if some do.
     #[cold]
-    pub(super) fn contain(&mut self, code: &EntryCode, panic: Panic) {
+    pub(super) fn contain(&mut self, panic: Panic) -> Option<Batch> {
+        let code = &*self.program.entries[self.batch.entry.index()].code;
         if self.state.collecting.is_some() {
             self.give_up_claim(panic);
         } else {
@@ -83,8 +91,11 @@ impl Walk<'_> {
             self.state.masks.slots.fill(0);
         }
         // Each round gives up a claim, so they come to an end.
-        while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.dispositions().run())) {
-            self.give_up_claim(panic);
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| self.dispositions().run())) {
+                Ok(next) => return next,
+                Err(panic) => self.give_up_claim(panic),
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use crate::slots::total;
 impl Walk<'_> {
     /// One pass over the masks that the steps left updates the counters and clears the masks. Most
     /// nodes see the same tasks, so most masks equal the previous one.
-    #[inline]
+    #[inline(never)]
     pub(super) fn count(&mut self, code: &EntryCode) {
         let mut unclaimed = self.batch.occupied & !self.state.disposed;
         if !self.state.lost.is_empty() {

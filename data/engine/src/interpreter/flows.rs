@@ -15,10 +15,11 @@ use weever_block::{FlowKey, FlowOwner, FlowOwners, Mask, Priority, bits};
 use weever_packet::{BURST, Nanos, first_n};
 
 use super::Engine;
-use super::batch::{ToOwner, claim_of_owner, elsewhere, owners};
+use super::batch::owners;
 use super::following::Request;
 use super::moving::{Arrived, Listing, Reception};
 use super::peers::{Message, Part};
+use super::requests::{ToOwner, claim_of_owner, elsewhere};
 use super::runtime::Runtime;
 use super::task_queues::{Batch, Task};
 use super::walk::Walk;

@@ -3,6 +3,7 @@
 mod batch;
 mod contain;
 mod count;
+mod course;
 mod exchange;
 mod flows;
 mod following;
@@ -10,6 +11,7 @@ mod leaving;
 mod listing;
 mod moving;
 mod peers;
+mod requests;
 mod runtime;
 mod switch;
 mod task_queues;

@@ -53,7 +53,7 @@ impl Trace {
         }
     }
 
-    pub(crate) fn end(&mut self, claims: &[Claimed], plan: &CompiledGraph) {
+    pub(crate) fn end(&mut self, claims: &[Claimed], settled: &[Claimed], plan: &CompiledGraph) {
         let id = |place| plan.id_at(place).map_or(NO_NODE, |id| id.0);
         let named = |to| match to {
             Destination::Collect { node } => Destination::Collect { node: id(node) },
@@ -61,7 +61,8 @@ impl Trace {
             other => other,
         };
         let batch = self.batches.last_mut().expect("an end belongs to a batch");
-        batch.claims = claims.iter().map(|c| (named(c.to), c.tasks)).collect();
+        let claims = claims.iter().chain(settled);
+        batch.claims = claims.map(|c| (named(c.to), c.tasks)).collect();
     }
 }
 

@@ -6,7 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use weever_block::{Block, Ports, Shortcut};
 use weever_packet::{Burst, Mask, Nanos, number_of};
 
-use super::batch::{BatchState, Dispositions, count_conflict, owners, record};
+use super::batch::{BatchState, Dispositions, owners};
+use super::course::Course;
 use super::runtime::Runtime;
 use super::task_queues::Batch;
 use crate::faults::{Faults, Loss};
@@ -36,54 +37,62 @@ impl Walk<'_> {
     /// Runs every step that a task reaches, then applies the dispositions. The burst's slots and
     /// the masks are empty afterwards. A panic of a block is [contained](super::contain).
     pub(crate) fn run(mut self) {
-        self.run_batch();
+        self.run_batches();
     }
 
     /// The same, and then runs the tasks that this batch alone has started, and so on, as long as fewer than `budget`
     /// have run; `done` have already. Returns how many have. With no task in the queues these are next in any case:
     /// they stay in the burst.
-    #[inline]
-    pub(crate) fn run_on(mut self, mut done: usize, budget: usize) -> usize {
-        self.state.may_go_on = done < budget;
-        self.run_batch();
-        while let Some(next) = self.state.goes_on.take() {
-            self.batch = next;
-            done += number_of(next.tasks) as usize;
-            self.state.may_go_on = done < budget;
-            self.run_batch();
-        }
-        self.state.may_go_on = false;
-        done
+    pub(crate) fn run_on(mut self, done: usize, budget: usize) -> usize {
+        (self.state.ran, self.state.budget) = (done, budget);
+        self.run_batches();
+        self.state.budget = 0;
+        self.state.ran
     }
 
-    fn run_batch(&mut self) {
+    fn run_batches(&mut self) {
+        // Once per burst and not per block: a call that catches panics cannot be inlined.
+        while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.run_all())) {
+            let Some(next) = self.contain(panic) else { return };
+            self.batch = next;
+        }
+    }
+
+    /// Runs the batch, and those that go on in the burst.
+    fn run_all(&mut self) {
+        loop {
+            match self.run_batch() {
+                Course::GoesOn(entry) => self.batch.entry = entry,
+                Course::Settled => return,
+                Course::Together | Course::Apart => match self.dispositions().run() {
+                    Some(next) => self.batch = next,
+                    None => return,
+                },
+            }
+        }
+    }
+
+    /// Runs one batch to the end of its tasks, and counts it.
+    #[inline]
+    fn run_batch(&mut self) -> Course {
         let program = self.program;
         let code = &*program.entries[self.batch.entry.index()].code;
-        // Once per batch and not per block: a call that catches panics cannot be inlined.
-        match catch_unwind(AssertUnwindSafe(|| self.run_all(code))) {
-            Ok(()) => {}
-            Err(panic) => self.contain(code, panic),
-        }
-    }
-
-    fn run_all(&mut self, code: &EntryCode) {
         self.state.masks.slots[TASKS_SLOT as usize] = self.batch.tasks;
         self.state.disposed = 0;
         #[cfg(test)]
         if let Some(trace) = self.trace.as_deref_mut() {
             trace.begin(&self.batch, self.burst, self.plan);
         }
-        if self.together(code) {
-            #[cfg(test)]
-            self.record_trace(code);
-        } else {
-            self.walk(code);
-            self.state.running = NO_NODE;
-            #[cfg(test)]
-            self.record_trace(code);
+        let course = self.together(code);
+        if matches!(course, Course::Apart) {
+            self.walk_apart(code);
+        }
+        #[cfg(test)]
+        self.record_trace(code);
+        if matches!(course, Course::Apart) {
             self.count(code);
         }
-        self.dispositions().run();
+        course
     }
 
     pub(super) fn dispositions(&mut self) -> Dispositions<'_> {
@@ -115,14 +124,15 @@ impl Walk<'_> {
         }
         self.state.taken.clear();
         self.state.together.clear();
-        trace.end(&self.state.claims, self.plan);
+        trace.end(&self.state.claims, &self.state.settled, self.plan);
+        self.state.settled.clear();
         self.trace = Some(trace);
     }
 
     /// Runs the steps that are due in order: each marks as due the targets of the ports by which tasks
     /// left, all of which come later.
     #[inline(never)]
-    fn walk(&mut self, code: &EntryCode) {
+    fn walk_apart(&mut self, code: &EntryCode) {
         for (word, steps) in code.steps.chunks(64).enumerate() {
             loop {
                 let TaskMasks { due, passed, .. } = &mut self.state.masks;
@@ -138,6 +148,7 @@ impl Walk<'_> {
                 }
             }
         }
+        self.state.running = NO_NODE;
     }
 
     /// Marks as due the targets of the ports by which tasks have left a step, and notes where they may end.
@@ -264,86 +275,6 @@ impl Walk<'_> {
         self.runtime.counters.add(no_buffer, without);
         input & self.batch.occupied
     }
-
-    /// Carries out a block's requests. Returns the tasks that it claimed.
-    #[inline]
-    pub(super) fn drain(&mut self, step: &Step, input: Mask) -> Mask {
-        let requests = &mut self.state.requests;
-        match requests.counts[..] {
-            [] => {}
-            [(counter, n)] => {
-                let own = self.program.nodes[step.node as usize].own;
-                self.runtime.counters.add(own.plus(counter as usize), n);
-                requests.counts.clear();
-            }
-            _ => self.drain_counts(step),
-        }
-        let BatchState { requests, claims, disposed, .. } = &mut *self.state;
-        let claimed = match requests.claims[..] {
-            [] => 0,
-            // Mostly a block takes all of its tasks to one place, and no other has taken them.
-            [(claim, tasks)] if tasks == input && tasks & *disposed == 0 => {
-                *disposed |= tasks;
-                claims.push(record(self.program, self.runtime, step.node, claim, tasks));
-                requests.claims.clear();
-                tasks
-            }
-            _ => self.drain_claims(step, input),
-        };
-        // Packets are mostly taken away and counted, and nothing else.
-        if !self.state.requests.is_empty() {
-            self.drain_rare(step);
-        }
-        claimed
-    }
-
-    #[inline(never)]
-    fn drain_counts(&mut self, step: &Step) {
-        let own = self.program.nodes[step.node as usize].own;
-        let (requests, counters) = (&mut self.state.requests, &*self.runtime.counters);
-        for (counter, n) in &requests.counts {
-            counters.add(own.plus(*counter as usize), *n);
-        }
-        requests.counts.clear();
-    }
-
-    #[inline(never)]
-    fn drain_claims(&mut self, step: &Step, input: Mask) -> Mask {
-        let BatchState { requests, claims, disposed, .. } = &mut *self.state;
-        let mut claimed = 0;
-        for (claim, tasks) in &requests.claims {
-            claimed |= tasks;
-            let tasks = tasks & input;
-            if tasks & *disposed != 0 {
-                count_conflict(&self.runtime.counters, tasks & *disposed);
-            }
-            let tasks = tasks & !*disposed;
-            *disposed |= tasks;
-            if tasks != 0 {
-                claims.push(record(self.program, self.runtime, step.node, *claim, tasks));
-            }
-        }
-        requests.claims.clear();
-        claimed
-    }
-
-    /// Carries out requests that few packets cause: new tasks, wake-ups, deadlines.
-    #[inline(never)]
-    fn drain_rare(&mut self, step: &Step) {
-        let plan = &self.program.nodes[step.node as usize];
-        let BatchState { requests, notifies, .. } = &mut *self.state;
-        for request in requests.spawns.drain(..) {
-            let edge = &plan.spawns[request.edge as usize];
-            self.runtime.spawn(self.program, edge, request, self.now);
-        }
-        for (edge, key) in &requests.notifies {
-            notifies.push((plan.notifies[*edge as usize], *key));
-        }
-        requests.notifies.clear();
-        if let Some(at) = requests.deadline.take() {
-            self.runtime.deadlines.set(step.node, at, self.now);
-        }
-    }
 }
 
 impl Walk<'_> {
@@ -406,8 +337,7 @@ impl Walk<'_> {
     /// go from node to node, and are lost at the quarantined one.
     #[inline]
     pub(super) fn observe(&mut self, code: &EntryCode, way: &WayPlan, tasks: Mask) -> bool {
-        let observers = &code.observers[span(&way.observers)];
-        observers.is_empty() || self.look(code, observers, tasks)
+        way.observers.is_empty() || self.look(code, &code.observers[span(&way.observers)], tasks)
     }
 
     #[inline(never)]

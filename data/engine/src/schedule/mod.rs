@@ -23,7 +23,7 @@ pub use ids::{Entry, Idp, Idps};
 #[cfg(test)]
 pub(crate) use program::EntryPlan;
 pub(crate) use program::{
-    CompiledGraph, End, EntryCode, NO_NODE, Next, NextPlace, Operand, Program, SpawnEdge, Step,
+    CompiledGraph, End, EntryCode, NO_NODE, NextPlace, NodePlan, Operand, Program, SpawnEdge, Step,
     StepKind, TASKS_SLOT, TaskMasks, Wake, WayPlan, span,
 };
 pub use update::Update;

@@ -121,9 +121,15 @@ impl Egress {
         turn: &mut Turn,
         now: Nanos,
     ) {
+        let all_serve = queues.iter().all(Option::is_some);
         for link in 0..self.queues_of.len() {
+            if all_serve && self.has_nothing(link, engine) {
+                continue;
+            }
             let before = turn.sent;
-            self.forget_lost(link, queues, engine.pool());
+            if !all_serve {
+                self.forget_lost(link, queues, engine.pool());
+            }
             if self.queues_of[link].is_empty() && self.send_by_peer(link, engine, turn) {
                 self.watch(link, engine, turn.sent - before, now);
                 continue;
@@ -141,6 +147,14 @@ impl Egress {
             }
             self.watch(link, engine, turn.sent - before, now);
         }
+    }
+
+    /// Whether nothing waits for a link, and nothing has waited for it lately.
+    #[inline]
+    fn has_nothing(&self, link: usize, engine: &mut Engine) -> bool {
+        engine.outbox(link as u16).is_empty()
+            && self.stalled[link].is_none()
+            && (self.queues_of[link].len() < 2 || self.waiting(link, engine) == 0)
     }
 
     /// Hands the packets to a worker that serves the link. Returns false if there is none.

@@ -186,7 +186,7 @@ impl<'a> Opening<'a> {
     }
 
     pub(super) fn socket(&self, origin: Origin<'_>) -> Result<Socket, OpenError> {
-        let socket = Socket::new(&self.rings, origin);
+        let socket = Socket::new(&self.rings, origin, self.sockets);
         let pool_bytes = self.config.pool.region().len() as u64;
         let interface = &self.device.name;
         socket.map_err(|(what, source)| OpenError::pinning(interface, pool_bytes, what, source))

@@ -94,10 +94,21 @@ impl RxRing {
     /// For a length that is no power of two.
     ///
     /// # Safety
-    /// The parts are those of the mapping, and nobody else works our side of the ring.
-    pub(super) unsafe fn new(mapping: Mapping, parts: RingParts<xdp_desc>) -> io::Result<RxRing> {
+    /// The parts are those of the mapping, and nobody else works our side of the ring. If it is the ring of the only one of
+    /// so many `sockets`, one thread at a time takes packets out.
+    pub(super) unsafe fn new(
+        mapping: Mapping,
+        parts: RingParts<xdp_desc>,
+        sockets: u16,
+    ) -> io::Result<RxRing> {
         // SAFETY: mapped until after the ring is dropped; the rest by the caller's word.
-        let ring = unsafe { MultiConsumer::new(parts) }.map_err(io::Error::other)?;
+        let ring = unsafe {
+            match sockets {
+                ..=1 => MultiConsumer::for_one_thread(parts),
+                _ => MultiConsumer::new(parts),
+            }
+        };
+        let ring = ring.map_err(io::Error::other)?;
         let departures = Departures::new(ring.position());
         Ok(RxRing { ring, departures, _mapping: mapping })
     }
@@ -118,8 +129,12 @@ pub(super) struct FrameRings {
 }
 
 impl FrameRings {
-    /// Maps the rings of a socket that has them.
-    pub(super) fn map(socket: BorrowedFd<'_>, sizes: &RingSizes) -> io::Result<FrameRings> {
+    /// Maps the rings of a socket that has them, for so many sockets.
+    pub(super) fn map(
+        socket: BorrowedFd<'_>,
+        sizes: &RingSizes,
+        sockets: u16,
+    ) -> io::Result<FrameRings> {
         let offsets = sockopt::xdp_mmap_offsets(socket)?;
         let at = XDP_UMEM_PGOFF_FILL_RING;
         let place = RingPlace { at, offsets: offsets.fr, len: sizes.fill };
@@ -128,9 +143,17 @@ impl FrameRings {
         let place = RingPlace { at, offsets: offsets.cr, len: sizes.completion };
         let (done_map, completion_parts) = Mapping::new(socket, place)?;
         // SAFETY: as those of `Socket`: mapped until after the rings are dropped, the kernel is the
-        // other side, and our side works through these only.
-        let (fill, completion) =
-            unsafe { (MultiProducer::new(fill_parts), MultiConsumer::new(completion_parts)) };
+        // other side, and our side works through these only. One socket alone works them by its queue, which one
+        // thread has at a time.
+        let (fill, completion) = unsafe {
+            match sockets {
+                ..=1 => {
+                    let fill = MultiProducer::for_one_thread(fill_parts);
+                    (fill, MultiConsumer::for_one_thread(completion_parts))
+                }
+                _ => (MultiProducer::new(fill_parts), MultiConsumer::new(completion_parts)),
+            }
+        };
         Ok(FrameRings {
             fill: fill.map_err(io::Error::other)?,
             completion: completion.map_err(io::Error::other)?,

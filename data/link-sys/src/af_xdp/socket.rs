@@ -60,9 +60,9 @@ pub(super) enum Origin<'a> {
 }
 
 impl Socket {
-    /// Makes a socket with empty rings, not bound. A pool is registered with room for metadata if
+    /// Makes one of so many sockets of a device queue, with empty rings, not bound. A pool is registered with room for metadata if
     /// that is wanted and the kernel knows it.
-    pub(super) fn new(sizes: &RingSizes, origin: Origin<'_>) -> Step<Socket> {
+    pub(super) fn new(sizes: &RingSizes, origin: Origin<'_>, sockets: u16) -> Step<Socket> {
         let fd = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)
             .map_err(step("socket(AF_XDP)"))?;
         let mut metadata = false;
@@ -75,26 +75,35 @@ impl Socket {
         }
         let frames = match origin {
             Origin::Shared(frames) => frames,
-            Origin::Pool(..) | Origin::Registered => Arc::new(frame_rings(fd.as_fd(), sizes)?),
+            Origin::Pool(..) | Origin::Registered => {
+                Arc::new(frame_rings(fd.as_fd(), sizes, sockets)?)
+            }
         };
         set_xdp_rx_ring_size(&fd, sizes.rx).map_err(step("XDP_RX_RING"))?;
         set_xdp_tx_ring_size(&fd, sizes.tx).map_err(step("XDP_TX_RING"))?;
         // Kernels without the option send 32 packets per call, and `flush` calls again.
         let _older_kernel = set_tx_budget(fd.as_fd(), sizes.tx);
-        let mut socket = Socket::map(fd, frames, sizes).map_err(step("map rings"))?;
+        let mut socket = Socket::map(fd, frames, sizes, sockets).map_err(step("map rings"))?;
         socket.metadata = metadata;
         Ok(socket)
     }
 
-    fn map(fd: OwnedFd, frames: Arc<FrameRings>, sizes: &RingSizes) -> io::Result<Socket> {
+    fn map(
+        fd: OwnedFd,
+        frames: Arc<FrameRings>,
+        sizes: &RingSizes,
+        sockets: u16,
+    ) -> io::Result<Socket> {
         let offsets = sockopt::xdp_mmap_offsets(&fd)?;
         let place = |at: u64, offsets: XdpRingOffset, len: u32| RingPlace { at, offsets, len };
         let map = fd.as_fd();
         let (rx_map, rx) = Mapping::new(map, place(XDP_PGOFF_RX_RING, offsets.rx, sizes.rx))?;
         let (tx_map, tx) = Mapping::new(map, place(XDP_PGOFF_TX_RING, offsets.tx, sizes.tx))?;
         // SAFETY: mapped with the kernel's offsets and kept until the rings are gone; all work our side
-        // through these rings, and `XdpDesc` takes any bits.
-        let (rx_ring, tx_ring) = unsafe { (RxRing::new(rx_map, rx), MultiProducer::new(tx)) };
+        // through these rings, and `XdpDesc` takes any bits. Only the socket's own queue sends by it, which one thread has
+        // at a time; and only that one receives by it, if there is no other socket.
+        let (rx_ring, tx_ring) =
+            unsafe { (RxRing::new(rx_map, rx, sockets), MultiProducer::for_one_thread(tx)) };
         Ok(Socket {
             rx: Arc::new(rx_ring?),
             tx: tx_ring.map_err(io::Error::other)?,
@@ -163,11 +172,11 @@ fn with_metadata(pool: &Pool, offload: ChecksumOffload) -> Option<XdpUmemReg> {
 }
 
 /// The kernel leaves its own headroom, so that only the pool's headroom beyond it is asked for.
-fn frame_rings(fd: BorrowedFd<'_>, sizes: &RingSizes) -> Step<FrameRings> {
+fn frame_rings(fd: BorrowedFd<'_>, sizes: &RingSizes, sockets: u16) -> Step<FrameRings> {
     set_xdp_umem_fill_ring_size(fd, sizes.fill).map_err(step("XDP_UMEM_FILL_RING"))?;
     set_xdp_umem_completion_ring_size(fd, sizes.completion)
         .map_err(step("XDP_UMEM_COMPLETION_RING"))?;
-    FrameRings::map(fd, sizes).map_err(step("map rings"))
+    FrameRings::map(fd, sizes, sockets).map_err(step("map rings"))
 }
 
 fn registration(pool: &Pool) -> XdpUmemReg {

@@ -8,7 +8,7 @@ use weever_graph::{Attr, Edge, Effects, Graph, Node, NodeId, NodeKind, Op, Port,
 use weever_packet::Pool;
 
 use crate::testkit::pool;
-use crate::{Engine, Limits, Schedule};
+use crate::{Engine, Entry, Limits, Schedule};
 
 const fn port(name: &'static str) -> PortDoc {
     PortDoc { name, doc: "" }
@@ -132,6 +132,20 @@ impl Log {
 
 /// Injects packets whose first bytes are given.
 pub(super) fn inject(engine: &mut Engine, entry: &str, packets: &[u8], now: u64) {
+    let (entry, mut burst, tasks) = burst_of(engine, entry, packets);
+    engine.inject(entry, &mut burst, tasks, now);
+    assert_eq!(burst.occupied(), 0, "the engine takes every packet");
+}
+
+/// The same with the tasks that they start, as far as the budget goes; returns how many of these ran.
+pub(super) fn receive(engine: &mut Engine, entry: &str, packets: &[u8], budget: usize) -> usize {
+    let (entry, mut burst, tasks) = burst_of(engine, entry, packets);
+    let ran = engine.receive(entry, &mut burst, tasks, 0, budget);
+    assert_eq!(burst.occupied(), 0, "the engine takes every packet");
+    ran
+}
+
+fn burst_of(engine: &mut Engine, entry: &str, packets: &[u8]) -> (Entry, Burst, Mask) {
     let entry = engine.entry(entry).expect("the test's entry");
     let mut burst = Burst::new();
     let mut tasks = 0;
@@ -141,6 +155,5 @@ pub(super) fn inject(engine: &mut Engine, entry: &str, packets: &[u8], now: u64)
         burst.put(i, buffer);
         tasks |= 1 << i;
     }
-    engine.inject(entry, &mut burst, tasks, now);
-    assert_eq!(burst.occupied(), 0, "the engine takes every packet");
+    (entry, burst, tasks)
 }

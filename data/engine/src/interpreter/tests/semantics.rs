@@ -4,7 +4,7 @@ use weever_block::{Priority, bits};
 use weever_graph::Op;
 use weever_packet::{Burst, Mask, Pool, PoolConfig};
 
-use super::script::{GraphBuilder, Log, To, inject};
+use super::script::{GraphBuilder, Log, To, inject, receive};
 use crate::{CounterKind, Engine, Limits};
 
 fn get(engine: &Engine, node: &str, kind: CounterKind, label: &str) -> u64 {
@@ -279,6 +279,68 @@ fn all_queues_of_a_priority_have_a_bound_together() {
     assert!(engine.idle());
     inject(&mut engine, "x", &[1; 64], 0);
     assert_eq!(engine.run(0, 1000), 64, "there is room again");
+    drop(engine);
+    assert_eq!(pool.available(), pool.frames());
+}
+
+/// `start` starts a task with a packet of the same first byte, 0x20 more; with bit 7 it also sends the packet itself there,
+/// with bit 6 it wakes whoever waits there, and with bit 4 it starts a second one.
+fn parent(log: &Log) -> (Engine, Pool) {
+    let log = log.clone();
+    let mut b = GraphBuilder::default();
+    let to = To { attrs: vec!["source"], a: Some(1), n: Some(1), ..To::default() };
+    b.node("start", to, |cx, burst, input, ports| {
+        let first = burst.get(input.trailing_zeros() as usize).map_or(0, |b| b.data()[0]);
+        for _ in 0..=first >> 4 & 1 {
+            let mut child = cx.alloc().expect("enough frames");
+            assert!(child.append(&[first + 0x20]));
+            cx.spawn_new(0, Some(child), 0, Priority::High);
+        }
+        if first & 0x40 != 0 {
+            cx.notify(0, 7);
+        }
+        let moves = having(burst, input, 0x80);
+        cx.spawn(0, moves);
+        ports.enable(0, input & !moves);
+    })
+    .node(
+        "next",
+        To { attrs: vec!["source"], ..To::default() },
+        move |cx, burst, input, ports| {
+            log.note("next", burst, input);
+            let waits = having(burst, input, 4);
+            bits(waits).for_each(|task| cx.block(task, 7));
+            ports.enable(0, input & !waits);
+        },
+    );
+    b.build(Limits::default())
+}
+
+#[test]
+fn a_new_task_runs_when_it_would_if_it_had_been_queued() {
+    let log = Log::default();
+    let (mut engine, pool) = parent(&log);
+    // Alone, it goes on in the burst.
+    assert_eq!(receive(&mut engine, "start", &[1], 9), 1);
+    assert_eq!(log.take(), [("next", vec![0x21])]);
+    // A packet that goes there too is behind it, and so in one batch with it.
+    assert_eq!(receive(&mut engine, "start", &[0x81], 9), 2);
+    assert_eq!(log.take(), [("next", vec![0xa1, 0x81])]);
+    // And so is a second new task.
+    assert_eq!(receive(&mut engine, "start", &[0x11], 9), 2);
+    assert_eq!(log.take(), [("next", vec![0x31, 0x31])]);
+    // Where the budget is used up, it is queued.
+    assert_eq!(receive(&mut engine, "start", &[1], 0), 0);
+    assert!(!engine.idle());
+    // One that is queued already runs before it.
+    assert_eq!(receive(&mut engine, "start", &[2], 9), 2);
+    assert_eq!(log.take(), [("next", vec![0x21, 0x22])]);
+    // Those that are woken run first.
+    inject(&mut engine, "next", &[4], 0);
+    log.take();
+    assert_eq!(receive(&mut engine, "start", &[0x41], 9), 2);
+    assert_eq!(log.take(), [("next", vec![4, 0x61])]);
+    assert_eq!(get(&engine, "start", CounterKind::Spawned, "a"), 8);
     drop(engine);
     assert_eq!(pool.available(), pool.frames());
 }
