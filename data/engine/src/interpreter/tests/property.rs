@@ -146,20 +146,26 @@ fn slot(id: usize) -> usize {
     3 * (id % 2)
 }
 
-/// Packets of generation 0 that went the same way through the same start nodes kept their order.
+/// The nodes that a packet has come by, each with the port that it left by; a start node once more, without a port.
+type Path = Vec<(u32, Option<usize>)>;
+
+/// Packets of generation 0 that went the same way through the same nodes kept their order. Only then: two nodes may start tasks
+/// at a third one, and one of them later.
 fn check_order(batches: &[BatchTrace]) -> Result<(), TestCaseError> {
-    let mut paths: HashMap<Vec<u8>, Vec<u32>> = HashMap::new();
-    let mut last: HashMap<Vec<u32>, Vec<u8>> = HashMap::new();
+    let mut paths: HashMap<Vec<u8>, Path> = HashMap::new();
+    let mut last: HashMap<Path, Vec<u8>> = HashMap::new();
     for batch in batches {
-        for packet in batch.tasks().filter_map(|i| batch.packets[i].as_ref()) {
+        for task in batch.tasks() {
+            let Some(packet) = &batch.packets[task] else { continue };
             if packet.last() != Some(&0) {
                 continue;
             }
             let path = paths.entry(packet.clone()).or_default();
-            path.push(batch.start);
+            path.push((batch.start, None));
             if let Some(before) = last.insert(path.clone(), packet.clone()) {
                 prop_assert!(before < *packet, "{before:?} before {packet:?} on {path:?}");
             }
+            path.extend(batch.of_task(task));
         }
     }
     Ok(())
