@@ -165,7 +165,7 @@ impl Backlog {
 
     /// The next datagram that the queue has received.
     #[inline]
-    pub(crate) fn first_received(&self) -> Option<&RxBuf<'static>> {
+    fn first_received(&self) -> Option<&RxBuf<'static>> {
         self.by_worker[self.next()?].front()
     }
 

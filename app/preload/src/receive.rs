@@ -201,7 +201,7 @@ unsafe fn datagram(
     let has_place = message.as_deref().is_some_and(|message| message.msg_controllen > 0);
     let several = file.options.receive_segments && has_place && !peeks;
     let len = first.len();
-    // It takes apart what nobody may ask for.
+    // Taken apart only for a call that tells it.
     let info = message.is_some().then(|| first.info());
     let (mut whole, mut got, mut count) = (len, 0, 0);
     match first {

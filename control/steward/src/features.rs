@@ -69,13 +69,7 @@ impl Features {
 
     /// Those that are wanted, as the device has them.
     pub(crate) fn found(&self, wanted: BTreeMap<String, bool>) -> Result<Vec<Switch>, TargetError> {
-        let mut steering = self.steering.lock();
-        let driver = steering.driver();
-        let each = wanted.into_iter().map(|(name, wanted)| {
-            let found = driver.feature(&name).map_err(NicError::from)?;
-            Ok(Switch { name, wanted, found })
-        });
-        each.collect()
+        Switch::of_features(self.steering.lock().driver(), wanted)
     }
 
     /// The device's words about a feature that it keeps.

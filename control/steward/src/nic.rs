@@ -202,10 +202,7 @@ impl Target for NicTarget {
             let found = driver.private_flag(&name).map_err(NicError::from)?;
             switches.push(Switch { name, wanted: false, found });
         }
-        for (name, wanted) in desired.features {
-            let found = driver.feature(&name).map_err(NicError::from)?;
-            switches.push(Switch { name, wanted, found });
-        }
+        switches.extend(Switch::of_features(driver, desired.features)?);
         Ok(switches)
     }
 

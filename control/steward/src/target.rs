@@ -181,6 +181,18 @@ pub struct Switch {
 }
 
 impl Switch {
+    /// Features that are wanted on or off, as a device has them.
+    pub(crate) fn of_features(
+        driver: &mut dyn weever_device::ethtool::Driver,
+        wanted: std::collections::BTreeMap<String, bool>,
+    ) -> Result<Vec<Switch>, TargetError> {
+        let each = wanted.into_iter().map(|(name, wanted)| {
+            let found = driver.feature(&name).map_err(weever_device::nic::NicError::from)?;
+            Ok(Switch { name, wanted, found })
+        });
+        each.collect()
+    }
+
     /// Whether it is as wanted. A device without the switch does no such work.
     pub fn is_as_wanted(&self) -> bool {
         self.found.unwrap_or_default() == self.wanted

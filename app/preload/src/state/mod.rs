@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use libc::c_int;
 use weever_app_ring::NumberHasher;
-use weever_app_sockets::{AppQueue, Credential, Handle, Process};
+use weever_app_sockets::{AppQueue, Credential, Error, Handle, Process};
 
 use crate::failure::{Answer, Failure, fail};
 use crate::file::{File, Kind, Phase, Stream};
@@ -201,11 +201,7 @@ impl State {
     /// Hands written octets to the stack.
     pub(crate) fn commit(&mut self) {
         (self.owed, self.untold) = (0, 0);
-        if let Some(queue) = self.queue
-            && let Err(error) = queue.commit()
-        {
-            self.lose(&error.to_string());
-        }
+        self.tell_stack(AppQueue::commit);
     }
 
     /// The program is about to be told that so many sockets are ready. It will probably send on each: a stack inside takes
@@ -236,11 +232,8 @@ impl State {
             return self.commit_read();
         }
         // A stack inside ends with its program.
-        if !self.inside
-            && let Some(queue) = self.queue
-            && let Err(error) = queue.publish_read()
-        {
-            self.lose(&error.to_string());
+        if !self.inside {
+            self.tell_stack(AppQueue::publish_read);
         }
     }
 
@@ -259,8 +252,13 @@ impl State {
 
     fn publish(&mut self) {
         self.untold = 0;
+        self.tell_stack(AppQueue::publish);
+    }
+
+    /// Has the queue hand something to the stack, which is lost if that fails.
+    fn tell_stack(&mut self, how: impl FnOnce(&AppQueue) -> Result<(), Error>) {
         if let Some(queue) = self.queue
-            && let Err(error) = queue.publish()
+            && let Err(error) = how(queue)
         {
             self.lose(&error.to_string());
         }

@@ -11,7 +11,7 @@ pub(super) type Features = BTreeMap<String, bool>;
 
 const STRIPS: [&str; 2] = ["rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"];
 
-/// What a change did beside what it was for.
+/// The side effects of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Consequences {
     /// The link went down for a moment.

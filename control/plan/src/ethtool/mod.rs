@@ -39,7 +39,7 @@ pub fn commands(nic: &Nic, configuration: &Configuration, device: &str) -> Vec<S
     lines
 }
 
-/// What the commands for a configuration disturb beside what they set, as far as the model says it.
+/// The side effects of the commands for a configuration, as far as the model says them.
 pub fn disturbances<'n>(nic: &'n Nic, configuration: &Configuration) -> Vec<&'n Disturbance> {
     let mut touched = vec![Touched::Queues];
     touched.extend((!configuration.rss.table.is_empty()).then_some(Touched::Table));

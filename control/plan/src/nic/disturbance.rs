@@ -1,4 +1,4 @@
-//! What a setting of a device disturbs beside what it sets: facts of models, each with the driver's function.
+//! The side effects of a device's settings: facts of models, each with the driver's function.
 //!
 //! `attr "disturbs SETTING: EFFECT, … (SOURCE)"` at the node where packets enter.
 
@@ -51,7 +51,7 @@ impl fmt::Display for Touched {
     }
 }
 
-/// One thing that a setting does beside what it is for.
+/// One side effect of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// `reopens`: the queues are closed and opened again.
