@@ -22,6 +22,7 @@ mod run {
     mod starting;
     mod trouble;
     mod undelivered;
+    mod waiting;
     mod workers;
 }
 

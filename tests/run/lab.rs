@@ -257,6 +257,15 @@ impl Lab {
         (String::from_utf8_lossy(&all).into_owned(), body)
     }
 
+    /// Waits for a file that the program makes in the lab's folder.
+    pub(crate) fn await_file(&self, name: &str, program: &mut Program) {
+        let since = Instant::now();
+        while !self.folder.join(name).exists() {
+            assert!(since.elapsed() < PATIENCE, "{name}: {}", program.told());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Waits until the stack has put so many datagrams on the rings of its first application.
     pub(crate) fn await_received(&self, count: u64) {
         let since = Instant::now();

@@ -141,6 +141,21 @@ def kept_apart():
 case("datagrams are kept apart", kept_apart)
 
 
+def in_turn():
+    """Answers to two sockets come mixed, and are read in another order, some of them looked at before."""
+    first, second = asked(0), asked(0)
+    for number in range(6):
+        (first, second)[number % 2].send(b"%d" % number)
+    time.sleep(0.2)
+    told = [first.recv(9), second.recv(9, socket.MSG_PEEK), first.recv(9), second.recv(9), second.recv(9)]
+    second.send(b"last")
+    time.sleep(0.2)
+    return told, first.recv(9), second.recv(9), second.recv(9), told_by(lambda: first.recv(9, socket.MSG_DONTWAIT))
+
+
+case("datagrams of two sockets", in_turn)
+
+
 def shut_before_peer(how):
     sock = blocking(UDP)
     told = told_by(lambda: sock.shutdown(how), lambda: sock.recv(1))

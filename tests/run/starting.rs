@@ -37,14 +37,6 @@ while True:
             stream.close()
 ";
 
-fn await_file(lab: &Lab, name: &str, server: &mut Program) {
-    let since = Instant::now();
-    while !lab.folder.join(name).exists() {
-        assert!(since.elapsed() < PATIENCE, "no {name}: {}", server.told());
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn all(mut stream: TcpStream) -> String {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut text = String::new();
@@ -60,7 +52,7 @@ fn the_kernel_does_not_answer_for_a_stack_that_is_to_come() {
     }
     let lab = Lab::inside_at_the_kernels();
     let mut server = lab.start(&["/usr/bin/python3", "-c", LATE]);
-    await_file(&lab, "listens", &mut server);
+    lab.await_file("listens", &mut server);
     for to in KERNELS {
         let early = lab.net.right.run(|| TcpStream::connect_timeout(&(to, 8000).into(), ATTEMPT));
         assert_eq!(early.unwrap_err().kind(), ErrorKind::TimedOut, "{to}");
@@ -97,7 +89,7 @@ fn a_stack_that_does_not_start_leaves_its_addresses_to_the_kernel() {
         end.set_mtu(9000).unwrap();
     }
     let mut server = lab.start(&["/usr/bin/python3", "-c", LATE]);
-    await_file(&lab, "listens", &mut server);
+    lab.await_file("listens", &mut server);
     std::fs::write(lab.folder.join("begin"), "").unwrap();
     for to in KERNELS {
         let stream = lab.net.right.run(|| TcpStream::connect_timeout(&(to, 8000).into(), PATIENCE));

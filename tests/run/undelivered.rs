@@ -1,7 +1,6 @@
 //! Datagrams that wait in a socket when another process gets it: by a fork, by `exec`, or in a message.
 
 use std::net::{IpAddr, UdpSocket};
-use std::time::{Duration, Instant};
 
 use weever_testbed::require_net_admin;
 
@@ -61,15 +60,6 @@ except BlockingIOError:
 time.sleep(600)
 ";
 
-/// Waits for a file of the program's.
-fn await_file(lab: &Lab, name: &str, server: &mut Program) {
-    let since = Instant::now();
-    while !lab.folder.join(name).exists() {
-        assert!(since.elapsed() < PATIENCE, "{name}: {}", server.told());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 fn client(lab: &Lab, to: IpAddr) -> UdpSocket {
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = lab.net.right.run(|| UdpSocket::bind(any).unwrap());
@@ -87,7 +77,7 @@ fn processes_read_what_waited_at_a_fork_once_and_in_order() {
     for to in BOTH {
         let lab = Lab::new();
         let mut server = lab.start(&[PYTHON, "-c", &[HEAD, TURNS].concat()]);
-        await_file(&lab, "bound", &mut server);
+        lab.await_file("bound", &mut server);
         let client = client(&lab, to);
         let send = |from: u8, count: u8| {
             (from..from + count).for_each(|number| _ = client.send(&[b'a' + number]).unwrap());
@@ -95,7 +85,7 @@ fn processes_read_what_waited_at_a_fork_once_and_in_order() {
         };
         send(0, 6);
         std::fs::write(lab.folder.join("sent"), "").unwrap();
-        await_file(&lab, "more", &mut server);
+        lab.await_file("more", &mut server);
         // Those that have ended get no datagrams once the stack has taken their queues away.
         lab.await_listed(": 1 queues, 1 sockets", 1);
         send(6, 2);
@@ -120,7 +110,7 @@ fn processes_read_what_waited_at_a_fork_once_and_in_order() {
         // The stack may send what two processes have on their queues in either order.
         answered.sort();
         assert_eq!(answered, asked, "{}", server.told());
-        await_file(&lab, "empty", &mut server);
+        lab.await_file("empty", &mut server);
     }
 }
 
@@ -149,12 +139,12 @@ fn a_process_that_can_open_no_queue_reads_what_waited_at_the_fork() {
     }
     let lab = Lab::new();
     let mut server = lab.start(&[PYTHON, "-c", &[HEAD, WITHOUT_A_QUEUE].concat()]);
-    await_file(&lab, "bound", &mut server);
+    lab.await_file("bound", &mut server);
     let client = client(&lab, BOTH[0]);
     [b"a", b"b", b"c"].into_iter().for_each(|what| _ = client.send(what).unwrap());
     lab.await_received(3);
     std::fs::write(lab.folder.join("sent"), "").unwrap();
-    await_file(&lab, "done", &mut server);
+    lab.await_file("done", &mut server);
 }
 
 /// The parent reads a part of what has come, while four children read the rest.
@@ -193,7 +183,7 @@ fn processes_that_read_at_once_share_what_waited_at_the_forks() {
     const COUNT: u64 = 600;
     let lab = Lab::new();
     let mut server = lab.start(&[PYTHON, "-c", &[HEAD, CROWD].concat()]);
-    await_file(&lab, "bound", &mut server);
+    lab.await_file("bound", &mut server);
     let client = client(&lab, BOTH[0]);
     for number in 0..COUNT {
         client.send(number.to_string().as_bytes()).unwrap();
@@ -203,7 +193,7 @@ fn processes_that_read_at_once_share_what_waited_at_the_forks() {
         }
     }
     std::fs::write(lab.folder.join("sent"), "").unwrap();
-    await_file(&lab, "done", &mut server);
+    lab.await_file("done", &mut server);
     let mut all = Vec::new();
     for name in ["parent", "child0", "child1", "child2", "child3"] {
         let text = std::fs::read_to_string(lab.folder.join(name)).unwrap();
@@ -275,12 +265,12 @@ fn the_next_program_reads_what_waited_in_its_socket() {
     for to in BOTH {
         let lab = Lab::new();
         let mut server = lab.start(&[PYTHON, "-c", &[HEAD, FOLLOWED].concat()]);
-        await_file(&lab, "bound", &mut server);
+        lab.await_file("bound", &mut server);
         let client = client(&lab, to);
         (b'a'..=b'g').for_each(|what| _ = client.send(&[what]).unwrap());
         lab.await_received(7);
         std::fs::write(lab.folder.join("sent"), "").unwrap();
-        await_file(&lab, "more", &mut server);
+        lab.await_file("more", &mut server);
         lab.await_listed(": 1 queues, 1 sockets", 1);
         client.send(b"h").unwrap();
         let who = ["first", "helper", "childs helper", "first", "first", "next", "next", "next"];
@@ -337,7 +327,7 @@ fn a_process_that_is_sent_a_socket_reads_what_waited_in_it() {
     for to in BOTH {
         let lab = Lab::new();
         let mut server = lab.start(&[PYTHON, "-c", &[HEAD, SENT].concat()]);
-        await_file(&lab, "again", &mut server);
+        lab.await_file("again", &mut server);
         let client = client(&lab, to);
         (b'a'..=b'i').for_each(|what| _ = client.send(&[what]).unwrap());
         lab.await_received(9);

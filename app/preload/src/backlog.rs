@@ -98,6 +98,7 @@ impl Backlog {
         workers.find(|worker| !self.by_worker[*worker].is_empty())
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         !self.has_undelivered() && self.next().is_none()
     }
@@ -105,7 +106,7 @@ impl Backlog {
     /// Whether datagrams wait since before a fork, which other processes may take at any time.
     #[inline]
     pub(crate) fn has_undelivered(&self) -> bool {
-        self.undelivered.iter().any(|datagrams| datagrams.len() > 0)
+        !self.undelivered.is_empty() && self.undelivered.iter().any(|datagrams| datagrams.len() > 0)
     }
 
     /// Gives up lists that were read to their end; the lists are read in their order.

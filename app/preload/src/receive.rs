@@ -43,21 +43,9 @@ pub(crate) unsafe fn receive(
     let mut done = 0;
     let got = loop {
         let attempt = |held: &mut Held, place: u32| {
-            if let Some(Kind::Udp(udp)) = held.files.get(place).map(|file| &file.kind) {
-                let is_open = udp.socket.is_some();
-                // What has waited since before a fork needs no queue of this process'.
-                if udp.received.has_undelivered() {
-                    // SAFETY: the caller's promise.
-                    let got = unsafe { datagram(held, place, fd, places, flags, &mut message) }?;
-                    if got.is_some() {
-                        return Ok(got);
-                    }
-                }
-                if !is_open {
-                    held.use_or_wait(place)?;
-                }
+            if let Some(Kind::Udp(_)) = held.files.get(place).map(|file| &file.kind) {
                 // SAFETY: the caller's promise.
-                return unsafe { datagram(held, place, fd, places, flags, &mut message) };
+                return unsafe { datagram(held, place, fd, (places, flags), &mut message) };
             }
             if flags & libc::MSG_OOB != 0 {
                 return urgent::receive(held, place, places, flags);
@@ -167,16 +155,75 @@ fn peek(stream: &Stream, places: &Places<'_>, flags: c_int, stretch: &Stretch) -
     done
 }
 
-/// Takes a datagram, of weever's or of the kernel's socket beside it.
+/// Takes a datagram off the ring, or one that waits in the socket or in the kernel's beside it.
 ///
 /// # Safety
 /// As [`receive`].
+#[inline]
 unsafe fn datagram(
+    held: &mut Held,
+    place: u32,
+    fd: c_int,
+    (places, flags): (&Places<'_>, c_int),
+    message: &mut Option<&mut msghdr>,
+) -> Answer<Option<Got>> {
+    let peeks = flags & MSG_PEEK != 0;
+    if !peeks && let Some(datagram) = held.take_datagram(place, false) {
+        // SAFETY: the caller's promise.
+        return Ok(Some(unsafe { tell(held, place, datagram, (places, flags), message) }));
+    }
+    // SAFETY: the caller's promise.
+    let got = unsafe { waiting(held, place, fd, (places, flags), message) }?;
+    if got.is_none()
+        && !peeks
+        && let Some(datagram) = held.take_datagram(place, true)
+    {
+        // SAFETY: the caller's promise.
+        return Ok(Some(unsafe { tell(held, place, datagram, (places, flags), message) }));
+    }
+    Ok(got)
+}
+
+/// Takes a datagram that waits.
+///
+/// # Safety
+/// As [`receive`].
+#[inline(never)]
+unsafe fn waiting(
+    held: &mut Held,
+    place: u32,
+    fd: c_int,
+    (places, flags): (&Places<'_>, c_int),
+    message: &mut Option<&mut msghdr>,
+) -> Answer<Option<Got>> {
+    let Some(Kind::Udp(udp)) = held.files.get(place).map(|file| &file.kind) else {
+        return Err(Failure::Kernel);
+    };
+    let is_open = udp.socket.is_some();
+    // What has waited since before a fork needs no queue of this process'.
+    if udp.received.has_undelivered() {
+        // SAFETY: the caller's promise.
+        let got = unsafe { from_socket(held, place, fd, (places, flags), message) }?;
+        if got.is_some() {
+            return Ok(got);
+        }
+    }
+    if !is_open {
+        held.use_or_wait(place)?;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { from_socket(held, place, fd, (places, flags), message) }
+}
+
+/// Takes a datagram that waits in the socket, or in the kernel's beside it.
+///
+/// # Safety
+/// As [`receive`].
+unsafe fn from_socket(
     state: &mut State,
     place: u32,
     fd: c_int,
-    places: &Places<'_>,
-    flags: c_int,
+    (places, flags): (&Places<'_>, c_int),
     message: &mut Option<&mut msghdr>,
 ) -> Answer<Option<Got>> {
     let Some(file) = state.files.get_mut(place) else { return Err(Failure::Kernel) };
@@ -220,6 +267,7 @@ unsafe fn datagram(
     let mut told = cut;
     if !peeks && count > 0 {
         received.pop(count);
+        state.note_datagrams(count);
     }
     if let Some((message, info)) = message.as_deref_mut().zip(info) {
         // SAFETY: the caller's promise.
@@ -227,6 +275,30 @@ unsafe fn datagram(
     }
     let octets = if flags & MSG_TRUNC != 0 { whole } else { got };
     Ok(Some(Got { octets, flags: told }))
+}
+
+/// Tells a datagram that was taken off the ring for this call.
+///
+/// # Safety
+/// As [`receive`].
+#[inline]
+unsafe fn tell(
+    state: &mut State,
+    place: u32,
+    datagram: RxBuf<'_>,
+    (places, flags): (&Places<'_>, c_int),
+    message: &mut Option<&mut msghdr>,
+) -> Got {
+    let (whole, got) = (datagram.len(), copy(&datagram, places, 0));
+    let mut told = if got < whole { MSG_TRUNC } else { 0 };
+    if let Some(message) = message.as_deref_mut() {
+        // SAFETY: the caller's promise.
+        told |= unsafe { describe(state, place, (&datagram.info(), None), message) };
+    }
+    drop(datagram);
+    state.note_datagrams(1);
+    let octets = if flags & MSG_TRUNC != 0 { whole } else { got };
+    Got { octets, flags: told }
 }
 
 /// Copies a datagram behind `skip` octets; how many there are then.

@@ -272,6 +272,31 @@ impl AppEnd {
             self.receive.release();
             return Ok(None);
         };
+        self.received(entry).map(Some)
+    }
+
+    /// The next payload for a socket without a connection; nothing if something else comes before it, which
+    /// [`receive`](Self::receive) tells.
+    ///
+    /// # Errors
+    /// [`ChannelError::Corrupt`]: the channel is of no more use.
+    #[inline]
+    pub fn receive_for(&mut self, socket: SocketId) -> Result<Option<Received>, ChannelError> {
+        match self.receive.pop()? {
+            Some(entry) if entry.socket == socket && entry.kind == Kind::Data => {
+                self.received(entry).map(Some)
+            }
+            Some(_) => {
+                self.receive.unpop();
+                Ok(None)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Checks an entry that was taken.
+    #[inline]
+    fn received(&mut self, entry: Entry) -> Result<Received, ChannelError> {
         if let Some(frame) = self.receive.frame_ahead(AHEAD) {
             self.frames.memory.prefetch(frame, false);
         }
@@ -296,7 +321,7 @@ impl AppEnd {
             _ => return Err(ChannelError::Corrupt("event")),
         };
         let Entry { socket, kind, offset, len, more, .. } = entry;
-        Ok(Some(Received { socket, kind, frame, offset, len, more }))
+        Ok(Received { socket, kind, frame, offset, len, more })
     }
 
     /// Whether there is something to receive.
@@ -306,6 +331,24 @@ impl AppEnd {
     #[inline]
     pub fn has_received(&mut self) -> Result<bool, ChannelError> {
         Ok(self.receive.available()? > 0)
+    }
+
+    /// Whether there is more to receive of what was there when [`receive`](Self::receive) last had nothing. Does not look at
+    /// the stack's index.
+    #[inline]
+    pub fn knows_of_more(&self) -> bool {
+        let (next, produced) = self.receive.place();
+        next != produced
+    }
+
+    /// Whether an error is among what is to be received, as far as that is known since [`receive`](Self::receive) last had
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`ChannelError::Corrupt`]: the channel is of no more use.
+    #[inline]
+    pub fn holds_error(&mut self) -> Result<bool, ChannelError> {
+        Ok(self.receive.available()? > 0 && self.receive.search(|entry| entry.kind == Kind::Error))
     }
 
     /// The bytes of this channel's frames.

@@ -110,12 +110,14 @@ pub struct Consumer<'m> {
     released: u32,
     /// The producer's index when last looked at.
     produced: u32,
+    /// No entry before this index is one that [`search`](Self::search) looks for.
+    searched: u32,
 }
 
 impl<'m> Consumer<'m> {
     /// The consuming end of a ring of which nothing was consumed yet.
     pub fn new(parts: RingParts<'m>) -> Consumer<'m> {
-        Consumer { parts, next: 0, released: 0, produced: 0 }
+        Consumer { parts, next: 0, released: 0, produced: 0, searched: 0 }
     }
 
     /// How many entries can be read; looks at the other side's index only when none is known of.
@@ -178,6 +180,25 @@ impl<'m> Consumer<'m> {
             let slot = self.parts.slot(self.next.wrapping_add(distance));
             slot[0].load(Ordering::Relaxed) as u32
         })
+    }
+
+    /// Whether one of the entries that are known to be there is looked for: a hint, unchecked. Searches always look for the
+    /// same, and each looks only at entries that came after the last one.
+    #[inline]
+    pub(crate) fn search(&mut self, is_wanted: impl Fn(Entry) -> bool) -> bool {
+        let ahead = self.produced.wrapping_sub(self.next);
+        if self.searched.wrapping_sub(self.next) > ahead {
+            self.searched = self.next;
+        }
+        while self.searched != self.produced {
+            let slot = self.parts.slot(self.searched);
+            let words = [slot[0].load(Ordering::Relaxed), slot[1].load(Ordering::Relaxed)];
+            if is_wanted(Entry::from_words(words)) {
+                return true;
+            }
+            self.searched = self.searched.wrapping_add(1);
+        }
+        false
     }
 
     /// Puts the entry back that was popped last and not released; the next pop reads it afresh.

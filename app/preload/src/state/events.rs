@@ -1,10 +1,10 @@
 //! Events of the queue are taken for all threads of the program, and noted at their sockets.
 
-use weever_app_sockets::{AppQueue, Event, Handle};
+use weever_app_sockets::{AppQueue, Event, Handle, RxBuf};
 
 use super::{Sleeper, State, Watch};
 use crate::errors::is_fatal;
-use crate::file::{File, Kind, Listening, Phase, Stream};
+use crate::file::{File, Kind, Listening, Phase, Stream, Udp};
 use crate::open;
 use crate::owners::Reason;
 use crate::passing::{Away, By};
@@ -27,6 +27,40 @@ impl State {
                 }
             }
         }
+    }
+
+    /// Takes a datagram for a socket in which none waits off the ring, if it is the next thing there. What came behind it stays,
+    /// and the frames of the next ones are fetched while the program works on this one. Nothing where it makes a difference that
+    /// everything is [taken](Self::pump): errors go before datagrams, workers take turns, a signal's receiver hears of all, and
+    /// datagrams that are told at once have to be there. A socket of the kernel's beside it has its turn before each look for what
+    /// came since the last one, which says whether it `had_its_turn`.
+    #[inline]
+    pub(crate) fn take_datagram(
+        &mut self,
+        place: u32,
+        had_its_turn: bool,
+    ) -> Option<RxBuf<'static>> {
+        let (queue, file) = (self.queue?, self.files.get(place)?);
+        let Kind::Udp(Udp { socket: Some(socket), received, .. }) = &file.kind else { return None };
+        let waits_for_turn = file.kernel && !had_its_turn && !queue.knows_of_more();
+        if waits_for_turn
+            || file.error != 0
+            || file.owner.is_some()
+            || file.options.receive_segments
+            || !received.is_empty()
+            || queue.channels() > 1
+        {
+            return None;
+        }
+        let taken = match queue.holds_error() {
+            Ok(false) => queue.next_of(*socket),
+            Ok(true) => return None,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &taken {
+            self.lose(&error.to_string());
+        }
+        taken.ok()?
     }
 
     /// As [`pump`](Self::pump), in a thread that goes on to collect the events of an epoll set.

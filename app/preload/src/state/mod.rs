@@ -42,6 +42,9 @@ const TELL_AFTER: usize = 32 * 1024;
 /// The same when there are no more to read: a window that opens by less than a segment is not announced either
 /// (RFC 9293 §3.8.6.2.2).
 const WORTH_TELLING: usize = 1448;
+/// Datagrams that a program has read before their frames are lent to the stack again: it may read for long and neither send
+/// nor wait.
+const RETURN_AFTER: usize = 256;
 
 /// The events for which a thread sleeps.
 pub(crate) enum Watch {
@@ -75,6 +78,8 @@ pub(crate) struct State {
     owed: usize,
     /// Octets of streams that were read since the stack was told of such.
     untold: usize,
+    /// Datagrams that were read since the stack was told of such.
+    unreturned: usize,
     /// Looks for more on sockets that may find nothing before such a stack takes its turn for them.
     unlooked: usize,
     /// The stack was inside the parent of this process, which has none.
@@ -110,6 +115,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     inside: false,
     owed: 0,
     untold: 0,
+    unreturned: 0,
     unlooked: 0,
     orphaned: false,
     files: Slab::new(),
@@ -200,7 +206,7 @@ impl State {
 
     /// Hands written octets to the stack.
     pub(crate) fn commit(&mut self) {
-        (self.owed, self.untold) = (0, 0);
+        (self.owed, self.untold, self.unreturned) = (0, 0, 0);
         self.tell_stack(AppQueue::commit);
     }
 
@@ -237,6 +243,15 @@ impl State {
         }
     }
 
+    /// So many datagrams were read.
+    #[inline]
+    pub(crate) fn note_datagrams(&mut self, count: usize) {
+        self.unreturned += count;
+        if self.unreturned >= RETURN_AFTER {
+            self.publish();
+        }
+    }
+
     /// As [`commit`](Self::commit), after a read. A stack inside hears of it at its next turn.
     pub(crate) fn commit_read(&mut self) {
         if self.inside { self.publish() } else { self.commit() }
@@ -251,7 +266,7 @@ impl State {
     }
 
     fn publish(&mut self) {
-        self.untold = 0;
+        (self.untold, self.unreturned) = (0, 0);
         self.tell_stack(AppQueue::publish);
     }
 

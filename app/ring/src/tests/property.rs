@@ -1,4 +1,4 @@
-//! Random use of both ends: frames are conserved, and payloads arrive in order.
+//! Random use of both ends: frames are conserved, payloads arrive in order, and reading for one socket passes nothing over.
 
 use std::collections::VecDeque;
 
@@ -102,5 +102,91 @@ proptest! {
         let _ = app.commit().unwrap();
         let (spare, lent) = app.held();
         prop_assert_eq!(spare + lent, frames as usize);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Deliver(SocketId),
+    Fail(SocketId),
+    Publish,
+    Receive,
+    ReceiveFor(SocketId),
+    LookForError,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let socket = 1..=2u32;
+    prop_oneof![
+        4 => socket.clone().prop_map(Step::Deliver),
+        1 => socket.clone().prop_map(Step::Fail),
+        3 => Just(Step::Publish),
+        2 => Just(Step::Receive),
+        4 => socket.prop_map(Step::ReceiveFor),
+        4 => Just(Step::LookForError),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_socket_that_is_read_by_itself_gets_what_is_next_and_errors_are_seen_ahead(
+        steps in proptest::collection::vec(step(), 1..400),
+    ) {
+        let (mut stack, mut app) = pair(40);
+        // What was delivered, how much of it was published, and how much of that was there at the last look.
+        let mut delivered: VecDeque<(SocketId, Kind)> = VecDeque::new();
+        let (mut published, mut known) = (0, 0);
+        for step in steps {
+            let is_look = matches!(step, Step::Receive | Step::ReceiveFor(_) | Step::LookForError);
+            if is_look && known == 0 {
+                known = published;
+            }
+            let next = delivered.front().copied().filter(|_| known > 0);
+            let received = match step {
+                Step::Deliver(socket) => {
+                    if stack.deliver(socket, &info(1), b"octets").unwrap() == Delivery::Delivered {
+                        delivered.push_back((socket, Kind::Data));
+                    }
+                    continue;
+                }
+                Step::Fail(socket) => {
+                    let told = stack.notify(socket, Kind::Error, (111, 0), None).unwrap();
+                    if told == Delivery::Delivered {
+                        delivered.push_back((socket, Kind::Error));
+                    }
+                    continue;
+                }
+                Step::Publish => {
+                    let _ = stack.publish();
+                    published = delivered.len();
+                    continue;
+                }
+                Step::LookForError => {
+                    let mut there = delivered.iter().take(known);
+                    let holds = there.any(|(_, kind)| *kind == Kind::Error);
+                    prop_assert_eq!(app.holds_error().unwrap(), holds);
+                    continue;
+                }
+                Step::Receive => {
+                    let received = app.receive().unwrap();
+                    prop_assert_eq!(received.as_ref().map(|r| (r.socket, r.kind)), next);
+                    received
+                }
+                Step::ReceiveFor(socket) => {
+                    let received = app.receive_for(socket).unwrap();
+                    let wanted = next.filter(|next| *next == (socket, Kind::Data));
+                    prop_assert_eq!(received.as_ref().map(|r| (r.socket, r.kind)), wanted);
+                    received
+                }
+            };
+            if let Some(received) = received {
+                delivered.pop_front();
+                (published, known) = (published - 1, known - 1);
+                if let Some(frame) = received.frame {
+                    app.release(frame);
+                }
+                let _ = app.commit().unwrap();
+            }
+        }
     }
 }
