@@ -193,15 +193,17 @@ def options_off():
 case("control messages on and off", options_off)
 
 
-def before_datagrams(*flags):
-    """An error goes before what came earlier, and was not looked at yet."""
+def before_datagrams(*flags, reads=0):
+    """An error goes before what came earlier, whether it was looked at or not."""
     sock = asking(socket.AF_INET)
     for number in range(3):
         sock.sendto(b"answer %d" % number, ECHO)
     time.sleep(0.2)
+    for _ in range(reads):
+        sock.recv(100)
     sock.sendto(b"nobody", CLOSED)
     time.sleep(0.2)
     return told_by(*[lambda: sock.recv(100, *flags)] * 2, *[lambda: sock.recv(100)] * 4)
 
 
-case("an error before datagrams", lambda: (before_datagrams(), before_datagrams(socket.MSG_PEEK)))
+case("an error before datagrams", lambda: (before_datagrams(), before_datagrams(socket.MSG_PEEK), before_datagrams(reads=1), before_datagrams(reads=2)))

@@ -760,3 +760,136 @@ def nested():
 
 
 case("epoll in epoll", nested)
+
+
+# Programs that only send
+def sends_until_told(sock, most=100):
+    """How a program that never reads hears that its peer is gone."""
+    told = []
+    for _ in range(most):
+        time.sleep(0.02)
+        try:
+            sock.send(b"line")
+        except OSError as error:
+            told.append(errno.errorcode[error.errno])
+            if len(told) == 2:
+                break
+    return told
+
+
+def only_writes():
+    stream = connected()
+    stream.sendall(b"reset\n")
+    time.sleep(0.2)
+    return sends_until_told(stream)
+
+
+def only_sends():
+    sock = socket.socket(*UDP)
+    sock.connect(CLOSED)
+    return sends_until_told(sock)
+
+
+case("programs that only send", lambda: (only_writes(), only_sends()))
+
+
+# Peers that change
+def another_peer(to):
+    """Datagrams that wait survive it, whether they were looked at or not."""
+    told = []
+    for looks in range(3):
+        sock = asked(0)
+        for number in range(3):
+            sock.send(b"%d" % number)
+        time.sleep(0.2)
+        if looks == 1:
+            told.append(ready(sock, select.POLLIN, 0))
+        if looks == 2:
+            told.append(sock.recv(9))
+        sock.connect(to)
+        told.append(told_by(*[lambda: sock.recv(9, socket.MSG_DONTWAIT)] * 4))
+    return told
+
+
+case("datagrams from before another peer", lambda: (another_peer(ECHO), another_peer(CLOSED)))
+
+
+def to_itself():
+    """A socket that was connected to a peer, then to one of this host."""
+    near = socket.socket(*UDP)
+    near.bind(("127.0.0.1", 0))
+    near.settimeout(20)
+    sock = asked(0)
+    sock.send(b"far")
+    told = sock.recv(9)
+    sock.connect(near.getsockname())
+    sock.send(b"near")
+    return told, near.recv(9), sock.getpeername() == near.getsockname()
+
+
+case("a peer of this host after another", to_itself)
+
+
+# Connections that nobody waits for
+def looked_at_late(to):
+    sock = socket.socket(*TCP)
+    sock.setblocking(False)
+    told = told_by(lambda: sock.connect(to))
+    time.sleep(0.3)
+    return told, told_by(lambda: sock.connect(to), lambda: sock.connect(to), lambda: sock.getpeername()[1])
+
+
+case("connect again", lambda: looked_at_late(ECHO))
+
+
+def refused_late():
+    sock = socket.socket(*TCP)
+    sock.setblocking(False)
+    told = told_by(lambda: sock.connect(CLOSED))
+    time.sleep(0.3)
+    return told, told_by(lambda: sock.connect(CLOSED))
+
+
+case("connect again after a refusal", refused_late)
+
+
+def asked_late():
+    sock = socket.socket(*TCP)
+    sock.setblocking(False)
+    told_by(lambda: sock.connect(ECHO))
+    time.sleep(0.3)
+    return sock.getsockname()[0] != "0.0.0.0", told_by(sock.getpeername, lambda: sock.shutdown(socket.SHUT_WR))
+
+
+case("names and ends of a connection that nobody waited for", asked_late)
+
+
+def heard_after_the_end():
+    stream = connected()
+    stream.shutdown(socket.SHUT_RD)
+    stream.send(b"words")
+    time.sleep(0.2)
+    return stream.recv(9), stream.recv(9)
+
+
+case("octets after no more are wanted", heard_after_the_end)
+
+
+def number_of_another():
+    """A thread waits for a socket that is closed, and whose number another gets: it must not read from that one."""
+    old = blocking(UDP, 1)
+    old.connect(ECHO)
+    heard = []
+    waiting = threading.Thread(target=lambda: heard.extend(told_by(lambda: os.read(number, 99))))
+    number = old.fileno()
+    waiting.start()
+    time.sleep(0.2)
+    old.close()
+    new = asked(0)
+    assert new.fileno() == number
+    new.send(b"for the new one")
+    waiting.join()
+    return b"for the new one" in heard, new.recv(99)
+
+
+case("a number that another socket gets", number_of_another)

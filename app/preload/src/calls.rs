@@ -95,7 +95,9 @@ calls! {
         if address::is_misused(to, len) {
             return real::getsockname(fd, to, len);
         }
-        let named = lock().local_name(fd).map(|(local, family)| address::write(local, family, to, len));
+        let mut held = lock();
+        held.pump();
+        let named = held.local_name(fd).map(|(local, family)| address::write(local, family, to, len));
         answer(named.map(|()| 0), -1, || real::getsockname(fd, to, len))
     }
 
@@ -104,7 +106,9 @@ calls! {
         if !is_ours(fd) {
             return real::getpeername(fd, to, len);
         }
-        let named = lock().of(fd).and_then(|(_, file)| {
+        let mut held = lock();
+        held.pump();
+        let named = held.of(fd).and_then(|(_, file)| {
             address::write(file.peer()?, file.family, to, len);
             Ok(0)
         });

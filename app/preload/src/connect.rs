@@ -27,6 +27,8 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
     }
     let mut held = lock();
     if let Some(place) = numbers::file(fd) {
+        // How the first call ended, and datagrams from before the next peer.
+        held.pump();
         let waits = held.files.get(place).is_some_and(|file| {
             let connecting = matches!(&file.kind, Kind::Stream(s) if s.phase == Phase::Connecting);
             connecting && !file.nonblocking
@@ -143,8 +145,14 @@ pub(crate) fn connect_fast(fd: c_int, to: SocketAddr) -> Answer<bool> {
 
 /// `connect` of a socket that is weever's already.
 fn once_more(held: &mut Held, fd: c_int, place: u32, to: Option<SocketAddr>) -> Answer<c_int> {
+    let is_kernels = to.is_some_and(|to| !held.reaches(to.ip()));
     let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
     match &mut file.kind {
+        // What is the kernel's goes there, with its socket, unless an epoll set waits for it here.
+        Kind::Udp(_) if is_kernels && file.watchers.is_empty() => {
+            held.detach(fd);
+            Err(Failure::Kernel)
+        }
         Kind::Udp(_) => again(held, place, to),
         Kind::Listening(_) => fail(libc::EISCONN),
         Kind::Stream(stream) => match stream.phase {
@@ -303,6 +311,8 @@ fn give(held: &mut Held, place: u32, family: c_int, flags: c_int) -> Answer<c_in
 /// `shutdown`.
 pub(crate) fn shutdown(fd: c_int, how: c_int) -> Answer<c_int> {
     let mut held = lock();
+    held.of(fd)?;
+    held.pump();
     let (place, file) = held.of(fd)?;
     let (reading, writing) = match how {
         libc::SHUT_RD => (true, false),
@@ -311,6 +321,10 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Answer<c_int> {
         _ => return fail(libc::EINVAL),
     };
     match &mut file.kind {
+        // As Linux: the connection is given up.
+        Kind::Stream(stream) if stream.phase == Phase::Connecting => {
+            return disconnect(&mut held, fd, place);
+        }
         Kind::Stream(_) => {}
         Kind::Udp(udp) => {
             (udp.deaf, udp.mute) = (udp.deaf || reading, udp.mute || writing);

@@ -199,6 +199,8 @@ impl Options {
 
 /// A socket of the program's that is on weever.
 pub(crate) struct File {
+    /// No other file of this process had the same.
+    pub(crate) serial: u64,
     /// The program has left it; it is kept until the stack has taken the octets that were not read.
     pub(crate) left: bool,
     /// Descriptors of this process that lead to it.

@@ -38,6 +38,7 @@ pub(crate) fn file(family: c_int, kind: Kind) -> File {
         nonblocking: false,
         v6_only: false,
         local: address::unspecified(family),
+        serial: 0,
         kernel: false,
         bequeathed: false,
         owner: None,

@@ -167,6 +167,7 @@ unsafe fn datagram(
     (places, flags): (&Places<'_>, c_int),
     message: &mut Option<&mut msghdr>,
 ) -> Answer<Option<Got>> {
+    held.hear_errors();
     let peeks = flags & MSG_PEEK != 0;
     if !peeks && let Some(datagram) = held.take_datagram(place, false) {
         // SAFETY: the caller's promise.

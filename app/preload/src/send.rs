@@ -9,10 +9,10 @@ use crate::behind::option;
 use crate::control::Sending;
 use crate::datagram::datagram;
 use crate::failure::{Answer, Failure, fail};
-use crate::file::{Kind, Phase};
+use crate::file::{File, Kind, Phase};
 use crate::numbers;
 use crate::parts::Parts;
-use crate::state::{Held, lock};
+use crate::state::{Held, State, lock};
 use crate::wait::{Direction, until_signal};
 
 /// Sends; to `to` if it is there, which only a datagram heeds. `sending` comes from control messages.
@@ -43,6 +43,7 @@ pub(crate) fn send(
     let mut done = 0;
     let sent = loop {
         let attempt = |held: &mut Held, place: u32| {
+            held.hear_before_sending(place);
             let sent = match held.files.get(place).map(|file| &file.kind) {
                 Some(Kind::Stream(_)) => octets(held, (fd, place), parts, flags, &mut done),
                 Some(Kind::Udp(_)) if flags & libc::MSG_OOB != 0 => fail(libc::EOPNOTSUPP),
@@ -61,6 +62,24 @@ pub(crate) fn send(
         }
     };
     told(fd, sent, done, flags)
+}
+
+impl State {
+    /// A program that only sends hears of its peer by its sends: takes what has arrived for a connection, and errors for a
+    /// datagram socket that is told of them.
+    fn hear_before_sending(&mut self, place: u32) {
+        match self.files.get(place) {
+            Some(File { kind: Kind::Stream(_), .. }) => {
+                self.take_arrived();
+            }
+            Some(File { kind: Kind::Udp(udp), options, .. })
+                if udp.peer.is_some() || options.receive_errors =>
+            {
+                self.hear_errors();
+            }
+            _ => {}
+        }
+    }
 }
 
 /// The result of a call that has sent so many octets of a stream. If the peer is gone, a signal (`SIGPIPE`) is

@@ -113,16 +113,17 @@ fn until_there<T>(
     (dont_wait, direction): (bool, Direction),
     attempt: &mut impl FnMut(&mut Held, u32) -> Answer<Option<T>>,
 ) -> Answer<T> {
-    let mut start = None;
+    let (mut start, serial) = (None, held.of(fd)?.1.serial);
     loop {
         let (_, file) = held.of(fd)?;
         let dont_wait = dont_wait || file.nonblocking;
-        if dont_wait && direction == Direction::Receive && held.looks_later() {
-            return fail(libc::EAGAIN);
-        }
-        if !held.pump() {
+        let later = dont_wait && direction == Direction::Receive && held.turns_later();
+        let found = if later { held.take_arrived() } else { held.pump() };
+        if !found {
             if dont_wait {
-                held.commit();
+                if !later {
+                    held.commit();
+                }
                 return fail(libc::EAGAIN);
             }
             match sleep_for(held, fd, direction, &mut start) {
@@ -131,12 +132,19 @@ fn until_there<T>(
                 Err(Failure::Errno(errno @ (libc::EINTR | libc::ERESTART))) => {
                     held = lock();
                     held.pump();
-                    let (place, _) = held.of(fd)?;
+                    let (place, file) = held.of(fd)?;
+                    if file.serial != serial {
+                        return fail(errno);
+                    }
                     let done = attempt(&mut held, place)?;
                     return done.ok_or(Failure::Errno(errno));
                 }
                 Err(why) => return Err(why),
             }
+        }
+        if held.of(fd)?.1.serial != serial {
+            // Closed meanwhile, and the number is another socket's.
+            return fail(libc::EBADF);
         }
         if let Some(done) = once(&mut held, fd, attempt)? {
             return Ok(done);

@@ -341,14 +341,13 @@ impl AppEnd {
         next != produced
     }
 
-    /// Whether an error is among what is to be received, as far as that is known since [`receive`](Self::receive) last had
-    /// nothing.
+    /// Whether an error is among what is to be received.
     ///
     /// # Errors
     /// [`ChannelError::Corrupt`]: the channel is of no more use.
     #[inline]
     pub fn holds_error(&mut self) -> Result<bool, ChannelError> {
-        Ok(self.receive.available()? > 0 && self.receive.search(|entry| entry.kind == Kind::Error))
+        self.receive.search(|entry| entry.kind == Kind::Error)
     }
 
     /// The bytes of this channel's frames.

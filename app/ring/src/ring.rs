@@ -139,14 +139,20 @@ impl<'m> Consumer<'m> {
     /// As [`available`](Self::available).
     #[inline]
     pub fn look(&mut self) -> Result<u32, ChannelError> {
+        self.produced = self.published()?;
+        Ok(self.produced.wrapping_sub(self.next))
+    }
+
+    /// The other side's index.
+    #[inline]
+    fn published(&self) -> Result<u32, ChannelError> {
         // Acquire: the entries were written before the index.
         let produced = self.parts.produced.load(Ordering::Acquire);
         let ahead = produced.wrapping_sub(self.released);
         if ahead > self.parts.len() || ahead < self.produced.wrapping_sub(self.released) {
             return Err(ChannelError::Corrupt("producer index"));
         }
-        self.produced = produced;
-        Ok(produced.wrapping_sub(self.next))
+        Ok(produced)
     }
 
     /// How many entries were taken, and how many are known to have been published; both wrap.
@@ -182,23 +188,29 @@ impl<'m> Consumer<'m> {
         })
     }
 
-    /// Whether one of the entries that are known to be there is looked for: a hint, unchecked. Searches always look for the
-    /// same, and each looks only at entries that came after the last one.
+    /// Whether one of the entries that are there now is looked for: a hint, unchecked. Searches always look for the same, and
+    /// each looks only at entries that came after the last one. They change nothing for [`available`](Self::available).
+    ///
+    /// # Errors
+    /// As [`available`](Self::available).
     #[inline]
-    pub(crate) fn search(&mut self, is_wanted: impl Fn(Entry) -> bool) -> bool {
-        let ahead = self.produced.wrapping_sub(self.next);
-        if self.searched.wrapping_sub(self.next) > ahead {
+    pub(crate) fn search(
+        &mut self,
+        is_wanted: impl Fn(Entry) -> bool,
+    ) -> Result<bool, ChannelError> {
+        let end = self.published()?;
+        if self.searched.wrapping_sub(self.next) > end.wrapping_sub(self.next) {
             self.searched = self.next;
         }
-        while self.searched != self.produced {
+        while self.searched != end {
             let slot = self.parts.slot(self.searched);
             let words = [slot[0].load(Ordering::Relaxed), slot[1].load(Ordering::Relaxed)];
             if is_wanted(Entry::from_words(words)) {
-                return true;
+                return Ok(true);
             }
             self.searched = self.searched.wrapping_add(1);
         }
-        false
+        Ok(false)
     }
 
     /// Puts the entry back that was popped last and not released; the next pop reads it afresh.

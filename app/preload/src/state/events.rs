@@ -1,6 +1,6 @@
 //! Events of the queue are taken for all threads of the program, and noted at their sockets.
 
-use weever_app_sockets::{AppQueue, Event, Handle, RxBuf};
+use weever_app_sockets::{AppQueue, Error, Event, Handle, RxBuf};
 
 use super::{Sleeper, State, Watch};
 use crate::errors::is_fatal;
@@ -12,10 +12,18 @@ use crate::passing::{Away, By};
 impl State {
     /// Takes all that has arrived; true if it was anything.
     pub(crate) fn pump(&mut self) -> bool {
+        self.take_all(AppQueue::next)
+    }
+
+    #[inline]
+    fn take_all(
+        &mut self,
+        next: impl Fn(&'static AppQueue) -> Result<Option<Event<'static>>, Error>,
+    ) -> bool {
         let Some(queue) = self.queue else { return false };
         let mut any = false;
         loop {
-            match queue.next() {
+            match next(queue) {
                 Ok(Some(event)) => {
                     any = true;
                     self.take(queue, event);
@@ -31,8 +39,8 @@ impl State {
 
     /// Takes a datagram for a socket in which none waits off the ring, if it is the next thing there. What came behind it stays,
     /// and the frames of the next ones are fetched while the program works on this one. Nothing where it makes a difference that
-    /// everything is [taken](Self::pump): errors go before datagrams, workers take turns, a signal's receiver hears of all, and
-    /// datagrams that are told at once have to be there. A socket of the kernel's beside it has its turn before each look for what
+    /// everything is [taken](Self::pump): workers take turns, a signal's receiver hears of all, and datagrams that are told at once have
+    /// to be there. A socket of the kernel's beside it has its turn before each look for what
     /// came since the last one, which says whether it `had_its_turn`.
     #[inline]
     pub(crate) fn take_datagram(
@@ -52,15 +60,27 @@ impl State {
         {
             return None;
         }
-        let taken = match queue.holds_error() {
-            Ok(false) => queue.next_of(*socket),
-            Ok(true) => return None,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = &taken {
-            self.lose(&error.to_string());
+        match queue.next_of(*socket) {
+            Ok(taken) => taken,
+            Err(error) => {
+                self.lose(&error.to_string());
+                None
+            }
         }
-        taken.ok()?
+    }
+
+    /// As [`pump`](Self::pump), but a stack inside does not turn for it.
+    pub(crate) fn take_arrived(&mut self) -> bool {
+        self.take_all(AppQueue::next_arrived)
+    }
+
+    /// Takes all that has arrived if an error is among it, which goes before datagrams.
+    #[inline]
+    pub(crate) fn hear_errors(&mut self) {
+        // A failure is found again by taking everything.
+        if self.queue.is_some_and(|queue| !matches!(queue.holds_error(), Ok(false))) {
+            self.take_arrived();
+        }
     }
 
     /// As [`pump`](Self::pump), in a thread that goes on to collect the events of an epoll set.
@@ -195,7 +215,7 @@ fn note(queue: &'static AppQueue, file: &mut File, event: Event<'static>) {
                 file.local = local;
             }
         }
-        (Kind::Stream(stream), Event::Octets(octets)) if !stream.deaf => {
+        (Kind::Stream(stream), Event::Octets(octets)) => {
             stream.received.push_back(octets);
         }
         (Kind::Stream(stream), Event::Urgent(_, ahead)) => {

@@ -85,6 +85,8 @@ pub(crate) struct State {
     /// The stack was inside the parent of this process, which has none.
     pub(crate) orphaned: bool,
     pub(crate) files: Slab<File>,
+    /// How many files were made.
+    made: u64,
     pub(crate) sets: Slab<Set>,
     /// Sockets of the kernel's that were [duplicated](crate::twins), by their inodes.
     pub(crate) twins: Vec<u64>,
@@ -119,6 +121,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     unlooked: 0,
     orphaned: false,
     files: Slab::new(),
+    made: 0,
     sets: Slab::new(),
     twins: Vec::new(),
     places: None,
@@ -177,7 +180,8 @@ impl Drop for Held {
 
 impl State {
     pub(crate) fn add(&mut self, file: File) -> u32 {
-        self.files.insert(file)
+        self.made += 1;
+        self.files.insert(File { serial: self.made, ..file })
     }
 
     /// The socket of a handle is at this place from now on.
@@ -257,9 +261,9 @@ impl State {
         if self.inside { self.publish() } else { self.commit() }
     }
 
-    /// A call that does not wait has found nothing: whether it says so before looking into the rings. It does so as often as
+    /// A call that does not wait has found nothing: whether it says so before a stack inside takes its turn. It does so as often as
     /// sockets were ready: programs read each of them until there is nothing more.
-    pub(crate) fn looks_later(&mut self) -> bool {
+    pub(crate) fn turns_later(&mut self) -> bool {
         let later = self.unlooked > 0;
         self.unlooked = self.unlooked.saturating_sub(1);
         later

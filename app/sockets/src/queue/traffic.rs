@@ -24,12 +24,12 @@ impl AppQueue {
     #[allow(clippy::should_implement_trait, reason = "it can fail, and ends for now, not for good")]
     #[inline]
     pub fn next(&self) -> Result<Option<Event<'_>>, Error> {
-        match self.take_next() {
+        match self.next_arrived() {
             Ok(None) => {}
             // As it is: an event that is taken apart and put together is copied each time.
             found => return found,
         }
-        if self.turn()? { self.take_next() } else { Ok(None) }
+        if self.turn()? { self.next_arrived() } else { Ok(None) }
     }
 
     /// As [`next`](Self::next), in bounded time: it takes one entry off the rings, or has a stack in
@@ -70,7 +70,7 @@ impl AppQueue {
 
     fn fill<'q>(&'q self, events: &mut Events<'q>) -> Result<(), Error> {
         while !events.is_full() {
-            let Some(event) = self.take_next()? else { break };
+            let Some(event) = self.next_arrived()? else { break };
             self.push(event, events);
         }
         Ok(())
@@ -102,7 +102,11 @@ impl AppQueue {
         }
     }
 
-    fn take_next(&self) -> Result<Option<Event<'_>>, Error> {
+    /// As [`next`](Self::next), of what has arrived already: a stack in this thread does not turn.
+    ///
+    /// # Errors
+    /// [`Error::Channel`]: the queue is of no more use.
+    pub fn next_arrived(&self) -> Result<Option<Event<'_>>, Error> {
         if let Some(event) = self.next_found() {
             return Ok(Some(event));
         }
@@ -150,8 +154,8 @@ impl AppQueue {
         self.channels.iter().any(|channel| channel.end.borrow().knows_of_more())
     }
 
-    /// Whether an error is among what has arrived, as far as that is known since [`next`](Self::next) last had nothing: for a
-    /// program that takes one event after the other, and wants to know of errors first.
+    /// Whether an error is among what has arrived: for a program that takes one event after the other, or none, and wants to
+    /// know of errors first.
     ///
     /// # Errors
     /// [`Error::Channel`]: the queue is of no more use.
