@@ -893,3 +893,38 @@ def number_of_another():
 
 
 case("a number that another socket gets", number_of_another)
+
+
+# Connections for a child, whatever its parent has done before
+def for_a_child(before):
+    listener = socket.create_server(("", 0))
+    call = lambda: connected().sendall(b"call %d\n" % listener.getsockname()[1])
+    epoll = select.epoll()
+    if before == "epoll":
+        epoll.register(listener, select.EPOLLIN)
+    if before in ("accepted", "epoll"):
+        call()
+        if before == "epoll":
+            assert epoll.poll(20)
+        listener.accept()
+    call()
+    if before == "polled":
+        until_readable(listener)
+    time.sleep(0.2)
+    child = os.fork()
+    if child == 0:
+        accepted = 0
+        listener.settimeout(3)
+        for _ in range(5):
+            accepted += listener.accept()[0].fileno() > 0
+            call()
+        os._exit(accepted)
+    told = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    # The last one is for the parent, which looks again.
+    if before == "epoll":
+        return told, len(epoll.poll(20)), len(listener.accept())
+    listener.settimeout(20)
+    return told, len(listener.accept())
+
+
+case("connections for a child", lambda: [for_a_child(before) for before in ("bound", "polled", "accepted", "epoll")])

@@ -205,6 +205,7 @@ impl State {
 
     /// Has the kernel's set report what wakes this process.
     pub(crate) fn wake_set(&mut self, epoll: c_int, place: u32) -> Answer<()> {
+        self.use_resting();
         let wake = self.wake();
         let end = self.queue.and_then(AppQueue::end_number);
         let Some(set) = self.sets.get_mut(place) else { return Ok(()) };

@@ -155,6 +155,18 @@ impl State {
         }
     }
 
+    /// This process is about to wait: what [rests](Self::rest_until_used) in its epoll sets is used again.
+    #[inline]
+    pub(crate) fn use_resting(&mut self) {
+        while let Some(place) = self.resting.pop() {
+            if let Some(File { kind: Kind::Listening(_), .. }) = self.files.get(place)
+                && let Err(why) = self.use_it(place)
+            {
+                log::note(format_args!("a listener goes on to rest: {why:?}"));
+            }
+        }
+    }
+
     /// A listener is used by this process from now on.
     pub(crate) fn use_it(&mut self, place: u32) -> Answer<()> {
         let mut rested = None;

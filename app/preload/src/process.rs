@@ -56,15 +56,7 @@ fn take() -> Option<(Held, Inheritance)> {
 extern "C" fn in_parent() {
     let Some((mut held, inheritance)) = take() else { return };
     held.share(inheritance);
-    let mut idle = Vec::new();
-    for (place, file) in held.files.iter_mut() {
-        if let Kind::Listening(listening) = &file.kind
-            && !listening.used
-        {
-            idle.push(place);
-        }
-    }
-    idle.into_iter().for_each(|place| held.rest(place));
+    held.rest_until_used();
 }
 
 extern "C" fn in_child() {
@@ -75,6 +67,27 @@ extern "C" fn in_child() {
 }
 
 impl State {
+    /// After a fork, listeners rest until this process uses them: it may leave them to its child, even if it has accepted or
+    /// waited for connections before. Where a thread waits for something, it may be for them, and those that were used go on.
+    fn rest_until_used(&mut self) {
+        let waits = !self.sleepers.is_empty();
+        let mut idle = Vec::new();
+        for (place, file) in self.files.iter_mut() {
+            if let Kind::Listening(listening) = &mut file.kind
+                && !(listening.used && waits)
+            {
+                listening.used = false;
+                idle.push(place);
+            }
+        }
+        for place in idle {
+            if self.files.get(place).is_some_and(|file| !file.watchers.is_empty()) {
+                self.resting.push(place);
+            }
+            self.rest(place);
+        }
+    }
+
     /// Before a fork: datagrams that wait are for whichever process reads first.
     fn share_datagrams(&mut self) {
         if inside::is_chosen() || !self.files.iter_mut().any(|(_, file)| file.is_udp()) {
@@ -98,6 +111,7 @@ impl State {
     /// The state of a child, made of its parent's.
     fn inherit(&mut self, inheritance: Inheritance) {
         self.sleepers.clear();
+        self.resting.clear();
         self.reserved = None;
         match self.queue {
             Some(_) if inside::is_chosen() => self.abandon(),

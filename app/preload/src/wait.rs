@@ -358,6 +358,7 @@ fn ready_or_interrupted(entries: &mut [pollfd]) -> Answer<c_int> {
 
 /// The entries for the kernel: its own as they are, those of sockets that are weever's alone without a number.
 fn kernels(held: &mut Held, entries: &[pollfd]) -> Vec<pollfd> {
+    held.use_resting();
     let mut kernel = entries.to_vec();
     for entry in &mut kernel {
         entry.revents = 0;

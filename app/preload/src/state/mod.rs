@@ -88,6 +88,8 @@ pub(crate) struct State {
     /// How many files were made.
     made: u64,
     pub(crate) sets: Slab<Set>,
+    /// Listeners in epoll sets that rest until this process waits again.
+    pub(crate) resting: Vec<u32>,
     /// Sockets of the kernel's that were [duplicated](crate::twins), by their inodes.
     pub(crate) twins: Vec<u64>,
     places: Option<HashMap<Handle, u32, BuildHasherDefault<NumberHasher>>>,
@@ -123,6 +125,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     files: Slab::new(),
     made: 0,
     sets: Slab::new(),
+    resting: Vec::new(),
     twins: Vec::new(),
     places: None,
     ways: None,
