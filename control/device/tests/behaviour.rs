@@ -9,6 +9,7 @@ use weever_device::actions::{
 use weever_device::ethtool::{Driver, EthtoolError, Packet, Profile, Simulated};
 use weever_graph::Field;
 use weever_graph::nic::Forms;
+use weever_plan::config::Rss;
 use weever_plan::flow::{ClassId, Conj, Flow};
 use weever_plan::nic::{Effect, Nic, Touched};
 use weever_plan::policy::{Balance, Isolate, Measure, Policy, Share};
@@ -115,6 +116,8 @@ fn models_say_what_drivers_disturb() {
     for (model, profile) in NICS {
         let (nic, queues) = (linux(model), 6);
         let mut sim = with_a_rule(model, profile, queues);
+        // The kernel refuses fewer queues than the table names.
+        sim.spreading.get_mut(&0).unwrap().table.fill(1);
         // `bare` is about devices with rules; without them the rest is seen.
         let to = sim.channels.with_receiving(4);
         let is_bare = said(&nic, &Touched::Queues, model).contains(&Effect::Bare);
@@ -194,10 +197,11 @@ fn a_plan_for_fewer_queues_comes_onto_every_device_and_off_it() {
             (4, 1, true),
             "{model}"
         );
-        let wanted = search.plan().configuration(nic.tables.len()).rss.table;
+        let wanted = search.plan().configuration(nic.tables.len()).rss.queues();
         let table = &sim.spreading[&0].table;
-        let is_planned = table.iter().zip(wanted.iter().cycle()).all(|(is, wanted)| is == wanted);
-        assert!(is_planned && !wanted.is_empty(), "{model}: {table:?}, not {wanted:?}");
+        // The simulated table is smaller than some models say.
+        assert_eq!(*table, Rss::table_over(&wanted, table.len()), "{model}");
+        assert!(!wanted.is_empty(), "{model}");
         let back = undo(&mut sim, &mut record).unwrap();
         assert!(back.apply_all(&mut sim, &mut record).is_empty(), "{model}");
         assert_eq!(seen(&sim), before, "{model}");

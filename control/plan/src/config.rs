@@ -79,7 +79,33 @@ impl Rss {
         let Some(model) = &nic.rss else { return Rss::default() };
         let named: Vec<u32> =
             queues.iter().copied().filter(|q| model.queues.contains(*q)).collect();
-        Rss { table: table_over(&named, model.entries as usize), key, fields: Vec::new() }
+        Rss { table: Rss::table_over(&named, model.entries as usize), key, fields: Vec::new() }
+    }
+
+    /// The table of `entries` entries that `ethtool -X` makes for these queues, so that a plan with a known key
+    /// holds for the commands that it prints: round robin over the first queues (`equal`), otherwise a block of
+    /// entries for each queue (`weight`; `fill_indir_table` of the tool).
+    pub fn table_over(queues: &[u32], entries: usize) -> Vec<u32> {
+        let count = queues.len();
+        if queues.iter().zip(0..).all(|(queue, nth)| *queue == nth) {
+            return queues.iter().copied().cycle().take(entries).collect();
+        }
+        let mut table = Vec::with_capacity(entries);
+        for (nth, queue) in queues.iter().enumerate() {
+            table.resize(entries * (nth + 1) / count, *queue);
+        }
+        table
+    }
+
+    /// The queues of the table, in the order in which they come.
+    pub fn queues(&self) -> Vec<u32> {
+        let mut queues = Vec::new();
+        for queue in &self.table {
+            if !queues.contains(queue) {
+                queues.push(*queue);
+            }
+        }
+        queues
     }
 
     /// The fields that are hashed for packets of a flow type.
@@ -87,21 +113,6 @@ impl Rss {
         let chosen = self.fields.iter().find(|(t, _)| *t == flow_type);
         chosen.map_or_else(|| model.default_fields(flow_type), |(_, f)| *f)
     }
-}
-
-/// The table of `entries` entries that `ethtool -X` makes for these queues, so that a plan with a known key
-/// holds for the commands that it prints: round robin over the first queues (`equal`), otherwise a block of
-/// entries for each queue (`weight`; `fill_indir_table` of the tool).
-fn table_over(queues: &[u32], entries: usize) -> Vec<u32> {
-    let count = queues.len();
-    if queues.iter().zip(0..).all(|(queue, nth)| *queue == nth) {
-        return queues.iter().copied().cycle().take(entries).collect();
-    }
-    let mut table = Vec::with_capacity(entries);
-    for (nth, queue) in queues.iter().enumerate() {
-        table.resize(entries * (nth + 1) / count, *queue);
-    }
-    table
 }
 
 impl Rule {

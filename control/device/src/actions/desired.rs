@@ -14,13 +14,13 @@ use crate::ethtool::{ANY_LOCATION, Action, HashFields, Match, RuleSpec};
 pub struct DesiredConfiguration {
     /// The number of receiving queues; 0 to leave it as it is.
     pub receiving: u32,
-    /// The queues that the hash points to, to be repeated; empty to leave them as they are.
-    pub table: Vec<u32>,
+    /// The queues over which the hash spreads evenly; empty to leave its table as it is.
+    pub spread: Vec<u32>,
     /// The hash's key, if it matters.
     pub key: Option<Vec<u8>>,
     /// The hashed fields, where they matter.
     pub fields: Vec<(FlowType, HashFields)>,
-    /// The contexts that rules name by their position: the queues of each, to be repeated. One without
+    /// The contexts that rules name by their position: the queues over which each spreads evenly. One without
     /// queues is not used.
     pub contexts: Vec<Vec<u32>>,
     /// Private flags of the driver that have to be off.
@@ -51,13 +51,16 @@ impl DesiredConfiguration {
             }
         }
         let fields = configuration.rss.fields.iter();
+        let contexts = 0..configuration.contexts.len() as u32;
         let has_rivals = !rules.is_empty() || Nic::relies_on_hash(configuration);
         Ok(DesiredConfiguration {
             receiving: nic.queues.hi + 1,
-            table: configuration.rss.table.clone(),
+            spread: configuration.rss.queues(),
             key: configuration.rss.key.clone(),
             fields: fields.map(|(t, fields)| (*t, HashFields::from(*fields))).collect(),
-            contexts: configuration.contexts.clone(),
+            contexts: contexts
+                .map(|context| configuration.context(nic, context).queues())
+                .collect(),
             off: if has_rivals { nic.off.clone() } else { Vec::new() },
             features: switches(&nic.settings(configuration)),
             rules_on: nic.needs_rules_on(configuration),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use weever_plan::config::Rss;
 use weever_plan::nic::{Disturbance, Effect, Touched};
 
 use super::record::{InstalledContext, InstalledRule};
@@ -206,12 +207,12 @@ impl ConfigurationSteps {
         desired: &DesiredConfiguration,
         changes_queues: bool,
     ) -> Result<(), ConfigurationError> {
-        if desired.table.is_empty() {
+        if desired.spread.is_empty() {
             return Ok(());
         }
         let from = match driver.spreading(0) {
             Err(source) if source.is_unsupported() => {
-                let spares = (0..desired.receiving).any(|queue| !desired.table.contains(&queue));
+                let spares = (0..desired.receiving).any(|queue| !desired.spread.contains(&queue));
                 let device = driver.device().to_string();
                 return match spares {
                     true => Err(ConfigurationError::Spreading { device, source }),
@@ -220,7 +221,7 @@ impl ConfigurationSteps {
             }
             spreading => spreading?,
         };
-        let table = desired.table.iter().copied().cycle().take(from.table.len()).collect();
+        let table = Rss::table_over(&desired.spread, from.table.len());
         let key = desired.key.clone().unwrap_or_else(|| from.key.clone());
         let to = Spreading { table, key };
         // Many drivers forget their table when the number of queues changes.
@@ -247,7 +248,7 @@ impl ConfigurationSteps {
                 continue;
             }
             let entries = driver.spreading(0)?.table.len();
-            let table: Vec<u32> = queues.iter().copied().cycle().take(entries).collect();
+            let table = Rss::table_over(queues, entries);
             if let Some(at) = unused.iter().position(|c| c.table == table) {
                 names.push(unused.remove(at).number);
                 continue;

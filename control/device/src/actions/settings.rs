@@ -126,7 +126,7 @@ impl DesiredConfiguration {
         for setting in left {
             match setting {
                 Setting::Queues => self.receiving = 0,
-                Setting::Table => (self.table, self.key) = (Vec::new(), None),
+                Setting::Table => (self.spread, self.key) = (Vec::new(), None),
                 Setting::Fields(flow_type) => self.fields.retain(|(t, _)| t != flow_type),
                 Setting::Flag(name) => self.off.retain(|flag| flag != name),
                 Setting::Feature(name) => drop(self.features.remove(name)),

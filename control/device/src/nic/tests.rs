@@ -19,7 +19,7 @@ fn desired(ports: std::ops::Range<u16>, queues: u32) -> DesiredConfiguration {
     let rules = ports.map(|port| rule(port, u32::from(port) % queues)).collect();
     DesiredConfiguration {
         receiving: queues,
-        table: vec![0, 1],
+        spread: vec![0, 1],
         rules,
         ..DesiredConfiguration::default()
     }
@@ -97,7 +97,8 @@ fn what_is_not_left_is_undone_when_it_is_dropped_also_by_a_panic() {
 #[test]
 fn wherever_a_process_is_killed_the_next_one_undoes_it() {
     for device in [Simulated::new("sim0", 2, 16), choosing()] {
-        let plans = [desired(1..5, 4), DesiredConfiguration { table: vec![1], ..desired(3..9, 4) }];
+        let plans =
+            [desired(1..5, 4), DesiredConfiguration { spread: vec![1], ..desired(3..9, 4) }];
         let mut ends = 0;
         for after in 0.. {
             let mut scene = Scene::new(device.clone());
@@ -217,11 +218,11 @@ fn a_table_that_goes_with_the_number_of_queues_is_set_again() {
     assert!(table(&scene).iter().all(|queue| *queue < 2), "the others are kept free");
     drop(steering);
     assert_eq!(scene.seen(), before);
-    let own = Spreading { table: [1, 0, 0, 0].repeat(32), key: vec![7; 40] };
+    let own = Spreading { table: [[1; 64], [0; 64]].concat(), key: vec![7; 40] };
     scene.device.lock().spreading.insert(0, own);
     let before = scene.seen();
     let mut steering = scene.steering();
-    steering.bring(&DesiredConfiguration { table: vec![1, 0, 0, 0], ..desired(1..2, 4) }).unwrap();
+    steering.bring(&DesiredConfiguration { spread: vec![1, 0], ..desired(1..2, 4) }).unwrap();
     drop(steering);
     assert_eq!(scene.seen(), before, "also on the way back");
 }
