@@ -71,7 +71,7 @@ impl NicSteering {
         self.announced();
         let mut record = self.record.clone();
         let had: Vec<(u32, RuleSpec)> = record.rules().collect();
-        if !had.is_empty() && !self.rules_are_on()? {
+        if (!had.is_empty() || self.needs_rules_on) && !self.rules_are_on()? {
             return Ok(Lost::SwitchedOff);
         }
         let mut changed = self.settings.changed(&mut *self.driver)?;

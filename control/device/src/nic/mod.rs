@@ -69,6 +69,8 @@ pub struct NicSteering {
     has_followed: bool,
     /// Whether others have switched rules off.
     is_off: bool,
+    /// Whether the present plan needs rules on although it has none.
+    needs_rules_on: bool,
     /// The settings that the present plan relies on.
     settings: Settings,
     /// The settings that others changed, and that are left as they are.
@@ -97,6 +99,7 @@ impl NicSteering {
             is_ours: false,
             has_followed: false,
             is_off: false,
+            needs_rules_on: false,
             settings: Settings::default(),
             left: Vec::new(),
             traces: Traces::default(),
@@ -161,9 +164,10 @@ impl NicSteering {
         };
         let file = self.file.clone();
         let ahead: &mut Ahead<'_> = &mut move |record| file.save(record);
-        let mut names = Vec::new();
+        let (mut names, mut needs_rules_on) = (Vec::new(), false);
         let about_to: &mut AboutTo<'_> = &mut |nic, configuration| {
             names = Setting::all(nic, configuration);
+            needs_rules_on = nic.needs_rules_on(configuration);
             about_to(nic, configuration);
         };
         let (driver, record, left) = (&mut *self.driver, &mut self.record, &self.left[..]);
@@ -182,6 +186,7 @@ impl NicSteering {
             // What cannot be read cannot be compared later.
             let now = Settings::read(&names, driver).unwrap_or_default();
             self.settings = now.keeping(left, &self.settings);
+            self.needs_rules_on = needs_rules_on;
         }
         self.has_followed |= brought.is_ok();
         self.done(brought)

@@ -339,11 +339,35 @@ mod losses {
         }
     }
 
-    /// A policy whose rules leave queue 1 to one class, so that the table of the hash matters.
+    /// The 82599's driver makes rules of its own while rules are off.
+    #[test]
+    fn a_plan_without_rules_notices_that_rules_are_switched_off_where_it_needs_them_on() {
+        for (model, needs) in [("82599", true), ("ena", false)] {
+            let scene = Scene::new(Simulated::new("sim0", 2, 256));
+            let (mut steering, mut search) = (scene.steering(), exclusive_on(model, 0));
+            steering.follow(&mut search).unwrap();
+            assert_eq!((scene.rules(), scene.device.lock().ntuple), (0, needs), "{model}");
+            scene.device.lock().ntuple = false;
+            let found = if needs { Lost::SwitchedOff } else { Lost::Nothing };
+            assert_eq!(steering.look().unwrap(), found, "{model}");
+            steering.follow(&mut search).unwrap();
+            assert_eq!((steering.is_switched_off(), scene.device.lock().ntuple), (needs, false));
+            scene.device.lock().ntuple = true;
+            steering.follow(&mut search).unwrap();
+            assert!(!steering.is_switched_off());
+            assert_eq!(steering.look().unwrap(), Lost::Nothing, "{model}");
+        }
+    }
+
     fn exclusive() -> Search {
+        exclusive_on("ena", 3)
+    }
+
+    /// A policy that leaves queue 1 to one class with so many flows, so that the table of the hash matters.
+    fn exclusive_on(model: &str, flows: u16) -> Search {
         use weever_plan::flow::ClassId;
         use weever_plan::policy::{Balance, Isolate, Measure, Policy, Share};
-        let nic = Nic::linux_of(&weever_models::nic("ena").unwrap()).unwrap();
+        let nic = Nic::linux_of(&weever_models::nic(model).unwrap()).unwrap();
         let balance = || -> Box<dyn Policy> { Box::new(Balance::new(Measure::Flows)) };
         let classes = vec![
             ("rest".into(), Share::Shared, balance()),
@@ -351,7 +375,7 @@ mod losses {
         ];
         let policy = Box::new(Isolate::new(classes));
         let mut search = Search::new(nic.with_queues(2).unwrap(), policy, Options::default());
-        let mut flows = needing_rules(1..4);
+        let mut flows = needing_rules(1..1 + flows);
         flows.iter_mut().for_each(|flow| flow.class = ClassId(1));
         search.run(flows);
         search
