@@ -61,7 +61,7 @@ impl Conj {
             return None;
         }
         let mut only = None;
-        for kind in self.kinds.each() {
+        for kind in self.kinds.but_for_tags().each() {
             match kind.domain(field) {
                 Some(super::kinds::Domain::OneOf([v])) if only.is_none_or(|o| o == *v) => {
                     only = Some(*v);
@@ -301,15 +301,12 @@ impl Conj {
     /// Keeps the kinds for which the test of `field` can hold.
     fn drop_kinds_without(&mut self, field: Field) {
         let Some(values) = self.tests.iter().find(|t| t.field == field) else { return };
-        let impossible =
-            self.kinds.each().filter(|k| k.domain(field).is_some_and(|d| !values.meets(d)));
-        let impossible = impossible.fold(Kinds::NONE, Kinds::or);
-        self.kinds = self.kinds.without(impossible);
+        self.kinds = values.met_by(self.kinds);
     }
 
     /// Leaves out the tests that hold of every packet of the kinds.
     fn drop_said_by_kinds(&mut self) {
-        let kinds = self.kinds;
+        let kinds = self.kinds.but_for_tags();
         if !self.tests.iter().any(|t| Kinds::decide(t.field)) {
             return;
         }

@@ -169,8 +169,9 @@ impl Kinds {
         if table.unclaimed.is_empty() {
             return Kinds::NONE;
         }
-        let of_type = |t: FlowType| Kinds::of_forms(table.unclaimed.of(t), t);
-        FlowType::ALL.into_iter().fold(Kinds::NONE, |all, t| all.or(of_type(t)))
+        let open = FlowType::ALL.into_iter().map(|t| (t, table.unclaimed.of(t)));
+        let open = open.filter(|(_, forms)| !forms.is_empty());
+        open.fold(Kinds::NONE, |all, (t, forms)| all.or(Kinds::of_forms(forms, t)))
     }
 
     /// The kinds that packets of a flow type have in these forms.
@@ -220,6 +221,16 @@ impl Kinds {
             Field::Ip4Frag => Some(Domain::AllBut(&WHOLE_OR_FIRST)),
             _ => None,
         }
+    }
+
+    /// The untagged kinds that are the same as these, but for tags.
+    pub(crate) fn but_for_tags(self) -> Kinds {
+        Kinds((self.0 | self.0 >> TAG) & UNTAGGED)
+    }
+
+    /// These untagged kinds, and the tagged ones that are the same otherwise.
+    pub(crate) fn tagged_or_not(self) -> Kinds {
+        Kinds(both(self.0))
     }
 
     /// Whether the value of `field` has to do with the kind.

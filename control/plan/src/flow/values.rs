@@ -2,7 +2,7 @@
 
 use weever_graph::Field;
 
-use super::kinds::Domain;
+use super::kinds::{Domain, Kinds};
 
 /// The values `v` of `field` with `v & mask == value`, and within the range if there is one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -141,6 +141,13 @@ impl Values {
                 false
             }
         }
+    }
+
+    /// Those of `kinds` whose packets may have one of the values, of a field that has to do with the kind.
+    pub(crate) fn met_by(&self, kinds: Kinds) -> Kinds {
+        let meets = |k: &Kinds| k.domain(self.field).is_none_or(|d| self.meets(d));
+        let met = kinds.but_for_tags().each().filter(meets).fold(Kinds::NONE, Kinds::or);
+        kinds.and(met.tagged_or_not())
     }
 
     /// Whether every value of the set that is in `domain` is in `other` as well.

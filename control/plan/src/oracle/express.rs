@@ -37,8 +37,7 @@ pub(crate) fn express(
 ) -> Result<Vec<Expressed>, Refusal> {
     let mut all = Vec::new();
     let conj = &conj.clone().by_ports();
-    for flow_type in types_for(table, conj)? {
-        let kinds = Kinds::of_rules(table, flow_type);
+    for (flow_type, kinds) in types_for(table, conj)? {
         let narrowed;
         let part = match flow_type {
             None => conj,
@@ -50,7 +49,7 @@ pub(crate) fn express(
         };
         let as_it_is =
             spelling == Spelling::Masks || part.tests().all(|values| values.single().is_some());
-        if as_it_is && said_exactly(table, flow_type, part) {
+        if as_it_is && said_exactly(table, flow_type, kinds, part) {
             all.push(Expressed { flow_type, conj: part.clone(), tight: true });
         } else {
             spell_out(table, flow_type, part, spelling, &mut all)?;
@@ -62,34 +61,34 @@ pub(crate) fn express(
     Ok(all)
 }
 
-/// The flow types of the rules that the kinds of `conj` need: the most specific one if one suffices. Rules
-/// for any Ethernet frame take the packets that they can test and those that no other type has.
-fn types_for(table: &TableModel, conj: &Conj) -> Result<Vec<Option<FlowType>>, Refusal> {
+/// The flow types of the rules that the kinds of `conj` need, each with the kinds that its rules match: the most
+/// specific one if one suffices. Rules for any Ethernet frame take the packets that they can test and those that no
+/// other type has.
+fn types_for(table: &TableModel, conj: &Conj) -> Result<Vec<(Option<FlowType>, Kinds)>, Refusal> {
     if table.flow_types.is_empty() {
-        return Ok(vec![None]);
+        return Ok(vec![(None, Kinds::ALL)]);
     }
     let kinds = conj.kinds();
-    let suffices = |t: &FlowType| kinds.within(Kinds::of_rules(table, Some(*t)));
+    let with_kinds = |t: FlowType| (Some(t), Kinds::of_rules(table, Some(t)));
     let types = || FlowType::ALL.into_iter().filter(|t| table.flow_types.contains(t));
-    let narrow = || types().filter(|t| *t != FlowType::Ether);
-    if let Some(one) = narrow().find(suffices) {
-        return Ok(vec![Some(one)]);
+    let narrow = || types().filter(|t| *t != FlowType::Ether).map(with_kinds);
+    if let Some(one) = narrow().find(|(_, of_type)| kinds.within(*of_type)) {
+        return Ok(vec![one]);
     }
     let ether = types().find(|t| *t == FlowType::Ether);
     let tests = |field| table.fields_of(ether).any(|m| m.field == field);
     let is_ethernet = conj.tests().count() > 0 && conj.tests().all(|v| tests(v.field));
     let mut left = kinds;
     let mut needed = Vec::new();
-    for t in narrow().filter(|_| ether.is_none() || !is_ethernet) {
-        let of_type = Kinds::of_rules(table, Some(t));
-        if !left.and(of_type).is_empty() {
-            left = left.without(of_type);
-            needed.push(Some(t));
+    for one in narrow().filter(|_| ether.is_none() || !is_ethernet) {
+        if !left.and(one.1).is_empty() {
+            left = left.without(one.1);
+            needed.push(one);
         }
     }
     match ether {
         _ if left.is_empty() => Ok(needed),
-        Some(ether) => Ok(vec![Some(ether)]),
+        Some(ether) => Ok(vec![with_kinds(ether)]),
         None => Err(untested(table, conj)
             .filter(|_| left != kinds)
             .unwrap_or_else(|| Refusal::NoFlowType { missing: missing(table, left) })),
@@ -153,9 +152,18 @@ fn deciding() -> [Field; 3] {
     [Field::EthType, Field::Ip4Proto, Field::Ip6Next]
 }
 
+/// This value of a field and no other.
+fn whole(field: Field, value: u128) -> Values {
+    Values::masked(field, field.full_mask(), value)
+}
+
 /// The common case: every test can be expressed unchanged, and the kinds follow from the tests.
-fn said_exactly(table: &TableModel, flow_type: Option<FlowType>, conj: &Conj) -> bool {
-    let mut kinds = Kinds::of_rules(table, flow_type);
+fn said_exactly(
+    table: &TableModel,
+    flow_type: Option<FlowType>,
+    mut kinds: Kinds,
+    conj: &Conj,
+) -> bool {
     let mut said = 0;
     for FieldMatch { field, granularity } in table.fields_of(flow_type) {
         match conj.test(field) {
@@ -166,7 +174,7 @@ fn said_exactly(table: &TableModel, flow_type: Option<FlowType>, conj: &Conj) ->
             Some(_) => return false,
             None if deciding().contains(&field) => {
                 if let Some(value) = conj.single(field) {
-                    kinds = kinds.and(Conj::all().with(field, value).kinds());
+                    kinds = whole(field, value).met_by(kinds.and(Kinds::with(field)));
                 } else if granularity == Granularity::Exact {
                     return false;
                 }
@@ -219,7 +227,7 @@ fn options(
     granularity: Granularity,
     spelling: Spelling,
 ) -> Result<Option<Vec<Values>>, Refusal> {
-    let whole = |v| Values::masked(field, field.full_mask(), v);
+    let whole = |value| whole(field, value);
     if let Some(values) = conj.test(field) {
         let by_value = (spelling == Spelling::EachValue).then(|| each(values)).flatten();
         let options = by_value.or_else(|| spelt(values, granularity));
@@ -295,7 +303,7 @@ fn each(values: &Values) -> Option<Vec<Values>> {
         if all.len() as u32 == MAX_SPELT {
             return None;
         }
-        all.push(Values::masked(values.field, values.field.full_mask(), v));
+        all.push(whole(values.field, v));
         next = v.checked_add(1).and_then(|v| values.next(v));
     }
     Some(all)
