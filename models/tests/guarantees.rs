@@ -128,6 +128,7 @@ fn word(effect: &Effect) -> String {
         Effect::Flushes => "rules go".into(),
         Effect::Suspends => "rules rest".into(),
         Effect::Table => "table changes".into(),
+        Effect::Sizes => "table has another size".into(),
         Effect::Arfs => "aRFS begins".into(),
         Effect::Atr => "ATR begins".into(),
         Effect::NoAtr => "ATR ends".into(),

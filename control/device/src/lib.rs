@@ -24,7 +24,7 @@ pub mod xdp;
 
 use std::ffi::{CStr, CString};
 
-use ethtool::{Driver, EthtoolError};
+use ethtool::{Channels, Driver, EthtoolError};
 use weever_graph::nic::RssHash;
 use weever_plan::nic::Nic;
 
@@ -80,6 +80,10 @@ pub fn as_found(driver: &mut dyn Driver, nic: Nic) -> Result<Nic, EthtoolError> 
         size => Ok(size.ok().flatten().and_then(|size| u32::try_from(size).ok())),
     };
     let entries = told(driver.spreading(0).map(|spreading| Some(spreading.table.len())))?;
+    // With another number of queues, the table has the size that the model says.
+    let is_other = |now: Channels| now.receiving() != nic.queues.count();
+    let resizes = nic.resizes_with_queues() && driver.channels().is_ok_and(is_other);
+    let entries = entries.filter(|_| !resizes);
     let locations = told(driver.table().map(|table| table.locations.map(|n| n as usize)))?;
     let nic = with_hash(driver, nic)?;
     let mut on = std::collections::BTreeMap::new();
@@ -130,7 +134,7 @@ pub fn hands_over_partial_checksums(driver: &mut dyn Driver) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ethtool::{HashFields, Simulated};
+    use crate::ethtool::{HashFields, Profile, Simulated};
     use weever_graph::nic::{FlowType, RssFields};
 
     #[test]
@@ -171,6 +175,19 @@ mod tests {
         assert_eq!(key(&mut device, "virtio_net"), None);
         device.spreading.clear();
         assert_eq!(key(&mut device, "virtio_net"), None);
+    }
+
+    /// `mlx5_core` with 200 queues, for a plan with fewer.
+    #[test]
+    fn plans_have_the_size_that_a_table_will_have_with_their_queues() {
+        let model = Nic::linux_of(&weever_models::nic("connectx5").unwrap()).unwrap();
+        let mut device = Simulated::of(Profile::Mlx5, "sim0", 200, 16);
+        assert_eq!(device.spreading(0).unwrap().table.len(), 512);
+        for (queues, entries) in [(200, 512), (129, 512), (128, 256), (4, 256)] {
+            let nic = model.with_queues(queues).unwrap();
+            let found = as_found(&mut device, nic).unwrap();
+            assert_eq!(found.rss.unwrap().entries, entries, "{queues} queues");
+        }
     }
 
     #[test]

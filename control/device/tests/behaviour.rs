@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use weever_device::actions::{
     ApplyError, ConfigurationSteps, DesiredConfiguration, Record, bring, undo,
 };
-use weever_device::ethtool::{Driver, EthtoolError, Packet, Profile, Simulated};
+use weever_device::ethtool::{Driver, EthtoolError, InjectedFailure, Packet, Profile, Simulated};
 use weever_graph::Field;
 use weever_graph::nic::Forms;
 use weever_plan::config::Rss;
@@ -95,8 +95,13 @@ fn said(nic: &Nic, by: &Touched, what: &str) -> Vec<Effect> {
     for effect in &fact.effects {
         match effect {
             Effect::Resets => seen.push(Effect::Reopens),
-            // Seen in where packets arrive, and with other features.
-            Effect::Suspends | Effect::Arfs | Effect::Atr | Effect::NoAtr | Effect::With(_) => {}
+            // Seen in where packets arrive, with other features, and with more queues.
+            Effect::Sizes
+            | Effect::Suspends
+            | Effect::Arfs
+            | Effect::Atr
+            | Effect::NoAtr
+            | Effect::With(_) => {}
             other => seen.push(other.clone()),
         }
     }
@@ -126,6 +131,7 @@ fn models_say_what_drivers_disturb() {
         }
         let mut bare = device(profile, queues);
         bare.spreading.get_mut(&0).unwrap().table.fill(1);
+        bare.spreads_as_set = true;
         let mut made = effects(&mut bare, |d| d.set_channels(to));
         made.extend(is_bare.then_some(Effect::Bare));
         alike(&made, &said(&nic, &Touched::Queues, model), &format!("{model}, queues"));
@@ -205,6 +211,68 @@ fn a_plan_for_fewer_queues_comes_onto_every_device_and_off_it() {
         let back = undo(&mut sim, &mut record).unwrap();
         assert!(back.apply_all(&mut sim, &mut record).is_empty(), "{model}");
         assert_eq!(seen(&sim), before, "{model}");
+    }
+}
+
+/// With another number of queues, `i40e` forgets table and key if these are fewer, and `mlx5` has a table of another
+/// size, or refuses the number while a table is set. Whoever set both before finds them again.
+#[test]
+fn a_table_that_somebody_set_survives_another_number_of_queues() {
+    for (model, profile, had, has) in [
+        ("x710", Profile::I40e, 2, 6),
+        ("x710", Profile::I40e, 6, 2),
+        ("ena", Profile::Ena, 6, 2),
+        ("ena", Profile::Ena, 2, 6),
+        ("connectx5", Profile::Mlx5, 2, 6),
+        ("connectx5", Profile::Mlx5, 200, 4),
+        ("connectx5", Profile::Mlx5, 4, 200),
+    ] {
+        for is_set in [true, false] {
+            let nic = linux(model).with_queues(has).unwrap();
+            let mut sim = device(profile, had);
+            sim.channels.most[3] = 256;
+            if is_set {
+                let spreading = sim.spreading(0).unwrap();
+                let table: Vec<u32> = spreading.table.iter().map(|queue| queue / 2).collect();
+                sim.set_spreading(0, Some(&table), Some(&[9; 40])).unwrap();
+            }
+            let what = format!("{model} from {had} to {has} queues, set: {is_set}");
+            let (before, mut record) = (seen(&sim), Record::default());
+            let mut search = search(&nic, 17);
+            bring(&mut sim, &mut record, &mut search).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_eq!((sim.channels.receiving(), sim.rules.len()), (has, 1), "{what}");
+            let wanted = search.plan().configuration(nic.tables.len()).rss.queues();
+            let table = &sim.spreading[&0].table;
+            assert_eq!(*table, Rss::table_over(&wanted, table.len()), "{what}");
+            let back = undo(&mut sim, &mut record).unwrap();
+            let failed = back.apply_all(&mut sim, &mut record);
+            assert!(failed.is_empty(), "{what}: {failed:?}");
+            assert_eq!(seen(&sim), before, "{what}");
+            assert_eq!(sim.spreads_as_set, is_set, "{what}");
+            assert!(record.is_empty(), "{what}: {record:?}");
+        }
+    }
+}
+
+/// Wherever a step fails, the device is as it was.
+#[test]
+fn a_number_of_queues_with_a_table_of_another_size_is_taken_back_whatever_fails() {
+    for (had, has) in [(200, 4), (4, 200)] {
+        let mut steps = 0;
+        for at in 0.. {
+            let nic = linux("connectx5").with_queues(has).unwrap();
+            let mut sim = device(Profile::Mlx5, had);
+            sim.channels.most[3] = 256;
+            let (before, mut record) = (seen(&sim), Record::default());
+            sim.failing = Some(InjectedFailure { at, count: 1, errno: libc::EIO });
+            if bring(&mut sim, &mut record, &mut search(&nic, 17)).is_ok() {
+                break;
+            }
+            assert_eq!(seen(&sim), before, "step {at} of {had} to {has}");
+            assert!(!sim.spreads_as_set && record.is_empty(), "step {at}: {record:?}");
+            steps = at + 1;
+        }
+        assert!(steps >= 4, "each of {steps} steps was made to fail");
     }
 }
 

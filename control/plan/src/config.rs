@@ -97,15 +97,20 @@ impl Rss {
         table
     }
 
-    /// The queues of the table, in the order in which they come.
-    pub fn queues(&self) -> Vec<u32> {
+    /// The queues of a table, in the order in which they come.
+    pub fn queues_of(table: &[u32]) -> Vec<u32> {
         let mut queues = Vec::new();
-        for queue in &self.table {
+        for queue in table {
             if !queues.contains(queue) {
                 queues.push(*queue);
             }
         }
         queues
+    }
+
+    /// The same for its own table.
+    pub fn queues(&self) -> Vec<u32> {
+        Rss::queues_of(&self.table)
     }
 
     /// The fields that are hashed for packets of a flow type.

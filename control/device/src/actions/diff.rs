@@ -34,7 +34,7 @@ impl ConfigurationSteps {
     ) -> Result<ConfigurationSteps, ConfigurationError> {
         let mut actions = ConfigurationSteps::default();
         actions.give_up(driver, record)?;
-        let mut last = actions.queues(driver, desired)?;
+        let mut last = actions.queues(driver, desired, record.ours.is_empty())?;
         let changes_queues = last.is_some() || !actions.steps.is_empty();
         actions.flags(driver, desired)?;
         actions.features(driver, record, desired)?;
@@ -74,11 +74,13 @@ impl ConfigurationSteps {
         Ok(())
     }
 
-    /// More queues come first, and fewer last, when nothing points to them any more.
+    /// More queues come first, and fewer last, when nothing points to them any more; both come first where the size of
+    /// the table follows them and the table is not set yet.
     fn queues(
         &mut self,
         driver: &mut dyn Driver,
         desired: &DesiredConfiguration,
+        has_no_rules: bool,
     ) -> Result<Option<Step>, ConfigurationError> {
         if desired.receiving == 0 {
             return Ok(None);
@@ -96,6 +98,12 @@ impl ConfigurationSteps {
             return Err(ConfigurationError::Queues { device, most, wanted });
         }
         let step = Step::Channels { from, to: from.with_receiving(wanted) };
+        let sizes = disturbed(desired, &Touched::Queues).is_some_and(|by| by.has(&Effect::Sizes));
+        if sizes && wanted != from.receiving() && has_no_rules {
+            let set = driver.spreading(0).ok().map(|from| Step::ResetSpreading { from });
+            self.steps.extend(set.into_iter().chain([step]));
+            return Ok(None);
+        }
         match wanted.cmp(&from.receiving()) {
             std::cmp::Ordering::Less => Ok(Some(step)),
             std::cmp::Ordering::Equal => Ok(None),

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use weever_graph::nic::FlowType;
+use weever_plan::config::Rss;
 
 use super::record::{InstalledContext, InstalledRule, Record, note, note_switch};
 use crate::ethtool::{ANY_LOCATION, Action, Channels, Driver, EthtoolError, HashFields};
@@ -159,16 +160,12 @@ impl Step {
                 self.note(record);
                 Ok(Step::Fields { flow_type: *flow_type, from: *to, to: *from })
             }
-            Step::Spreading { from, to } => {
-                let key = (from.key != to.key).then_some(&to.key[..]);
-                driver.set_spreading(0, Some(&to.table), key)?;
-                self.note(record);
-                Ok(Step::Spreading { from: to.clone(), to: from.clone() })
-            }
+            Step::Spreading { from, to } => spread(driver, record, from, to),
             Step::ResetSpreading { from } => {
+                let back = back_to(driver, from)?;
                 driver.reset_spreading()?;
-                record.spreading = None;
-                Ok(Step::Spreading { from: driver.spreading(0)?, to: from.clone() })
+                note(&mut record.spreading, from, &driver.spreading(0)?);
+                Ok(back)
             }
             Step::PrivateFlag { name, to } => {
                 driver.set_private_flag(name, *to)?;
@@ -302,6 +299,42 @@ fn switch(driver: &mut dyn Driver, name: &str, to: bool) -> Result<(), EthtoolEr
         Ok(()) => driver.set_feature(name, !to)?,
     }
     Err(EthtoolError::Kept { device: driver.device().into(), name: name.into(), on: to })
+}
+
+/// Sets the table, and the key where the device has another one. Steps before may have changed both, and the table's
+/// size.
+fn spread(
+    driver: &mut dyn Driver,
+    record: &mut Record,
+    from: &Spreading,
+    to: &Spreading,
+) -> Result<Step, EthtoolError> {
+    let now = driver.spreading(0)?;
+    let mut to = to.clone();
+    if to.table.len() != now.table.len() {
+        to.table = Rss::table_over(&Rss::queues_of(&to.table), now.table.len());
+    }
+    let back = if now.key == to.key { back_to(driver, &now)? } else { again(&now) };
+    driver.set_spreading(0, Some(&to.table), (now.key != to.key).then_some(&to.key[..]))?;
+    note(&mut record.spreading, from, &to);
+    Ok(back)
+}
+
+fn again(spreading: &Spreading) -> Step {
+    Step::Spreading { from: spreading.clone(), to: spreading.clone() }
+}
+
+/// The step back to a table that the device has now. One that looks like the driver's own becomes that again, so
+/// that it follows the number of queues.
+fn back_to(driver: &mut dyn Driver, now: &Spreading) -> Result<Step, EthtoolError> {
+    let queues = match driver.channels() {
+        Err(error) if error.is_unsupported() => return Ok(again(now)),
+        channels => channels?.receiving(),
+    };
+    Ok(match now.is_even_over(queues) {
+        true => Step::ResetSpreading { from: now.clone() },
+        false => again(now),
+    })
 }
 
 fn add_context(

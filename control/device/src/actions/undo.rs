@@ -25,20 +25,11 @@ pub fn undo(
     actions.steps.extend(removed);
     actions.contexts_back(driver, record);
     let channels = actions.channels_back(driver, record)?;
-    let changes_queues = channels.is_some();
-    // More queues come before the table that points to them, fewer behind it.
-    let (first, last) = match channels {
-        Some(Step::Channels { from, to }) if to.receiving() < from.receiving() => (None, channels),
-        _ => (channels, None),
-    };
-    actions.steps.extend(first);
-    actions.spreading_back(driver, record, changes_queues)?;
+    actions.spreading_back(driver, record, channels)?;
     actions.fields_back(driver, record)?;
     actions.ntuple_back(driver, record)?;
     actions.flags_back(driver, record)?;
     actions.features_back(driver, record)?;
-    actions.steps.extend(last);
-    actions.nobodys_spreading(driver, record)?;
     Ok(actions)
 }
 
@@ -74,49 +65,47 @@ impl ConfigurationSteps {
         Ok(None)
     }
 
+    /// The table as it was found, and the number of queues. That changes between two tables: drivers refuse numbers that
+    /// a table which was set does not fit, and some forget it with fewer queues.
     fn spreading_back(
         &mut self,
         driver: &mut dyn Driver,
         record: &Record,
-        changes_queues: bool,
+        channels: Option<Step>,
     ) -> Result<(), EthtoolError> {
-        let Some(changed) = &record.spreading else {
-            if changes_queues && let Ok(now) = driver.spreading(0) {
-                // Many drivers forget their table when the number of queues changes.
-                self.steps.push(Step::Spreading { from: now.clone(), to: now });
-            }
+        if record.spreading.is_none() && channels.is_none() {
             return Ok(());
-        };
-        let now = driver.spreading(0)?;
-        if now == changed.set {
-            let (from, to) = (changed.set.clone(), changed.found.clone());
-            self.steps.push(Step::Spreading { from, to });
-        } else if now != changed.found {
-            self.kept("the table of the hash");
         }
-        Ok(())
-    }
-
-    /// A table that was the driver's own becomes that again, and not one that somebody has set.
-    fn nobodys_spreading(
-        &mut self,
-        driver: &mut dyn Driver,
-        record: &Record,
-    ) -> Result<(), EthtoolError> {
-        let set = self.steps.iter().find_map(|step| match step {
-            Step::Spreading { to, .. } => Some(to.clone()),
-            _ => None,
-        });
-        let Some(from) = set else { return Ok(()) };
-        let queues = match &record.channels {
-            Some(changed) => changed.found.receiving(),
-            None => match driver.channels() {
-                Err(error) if error.is_unsupported() => return Ok(()),
-                channels => channels?.receiving(),
-            },
+        let now = match driver.spreading(0) {
+            Err(error) if error.is_unsupported() => {
+                self.steps.extend(channels);
+                return Ok(());
+            }
+            spreading => spreading?,
         };
-        if from.table.iter().copied().eq((0..queues).cycle().take(from.table.len())) {
-            self.steps.push(Step::ResetSpreading { from });
+        let to = match &record.spreading {
+            None => now.clone(),
+            Some(changed) if now == changed.set || now == changed.found => changed.found.clone(),
+            Some(_) => {
+                self.kept("the table of the hash");
+                self.steps.extend(channels);
+                return Ok(());
+            }
+        };
+        if let Some(step) = channels {
+            self.steps.extend([Step::ResetSpreading { from: now.clone() }, step]);
+        } else if now == to {
+            return Ok(());
+        }
+        self.steps.push(Step::Spreading { from: now, to: to.clone() });
+        // A table that was the driver's own becomes that again, and not one that somebody has set.
+        let queues = match (&record.channels, driver.channels()) {
+            (Some(changed), _) => changed.found.receiving(),
+            (None, Err(error)) if error.is_unsupported() => return Ok(()),
+            (None, channels) => channels?.receiving(),
+        };
+        if to.is_even_over(queues) {
+            self.steps.push(Step::ResetSpreading { from: to });
         }
         Ok(())
     }

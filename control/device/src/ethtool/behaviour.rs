@@ -20,6 +20,8 @@ pub(super) struct Consequences {
     pub(super) flushes: bool,
     /// The table of the hash is the driver's own again.
     pub(super) forgets_table: bool,
+    /// The key of the hash is, too.
+    pub(super) forgets_key: bool,
 }
 
 impl Profile {
@@ -120,7 +122,7 @@ impl Profile {
     pub(super) fn after_rules(self, on: bool) -> Consequences {
         let restarts = matches!(self, Profile::Ixgbe | Profile::I40e);
         let keeps = matches!(self, Profile::Ixgbe | Profile::Mlx5 | Profile::Ena | Profile::Igb);
-        Consequences { restarts, flushes: !on && !keeps, forgets_table: false }
+        Consequences { restarts, flushes: !on && !keeps, ..Consequences::default() }
     }
 
     /// What follows when the number of queues changes, or the error number of the driver's refusal.
@@ -132,7 +134,15 @@ impl Profile {
             Profile::Ena => true,
             _ => false,
         };
-        Ok(Consequences { restarts: true, flushes: false, forgets_table })
+        // i40e_clear_rss_config_user
+        let forgets_key = self == Profile::I40e && fewer;
+        Ok(Consequences { restarts: true, flushes: false, forgets_table, forgets_key })
+    }
+
+    /// The size of the hash's table with so many queues, where it follows them.
+    pub(super) fn table_size(self, queues: u32) -> Option<usize> {
+        // mlx5e_rqt_size
+        (self == Profile::Mlx5).then(|| (queues as usize * 2).next_power_of_two().max(256))
     }
 
     /// Whether the driver makes rules of its own for connections of its host. `has_tcp` is whether a rule of TCP is there.

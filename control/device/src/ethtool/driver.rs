@@ -68,6 +68,13 @@ pub struct Spreading {
     pub key: Vec<u8>,
 }
 
+impl Spreading {
+    /// Whether the table is as drivers fill it for so many queues, if nobody sets one.
+    pub fn is_even_over(&self, queues: u32) -> bool {
+        self.table.iter().copied().eq((0..queues).cycle().take(self.table.len()))
+    }
+}
+
 /// How packets are hashed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Hashing {

@@ -23,6 +23,9 @@ pub struct InjectedFailure {
     pub errno: i32,
 }
 
+/// Each octet of the hash's key, if nobody sets another.
+const DRIVERS_KEY: u8 = 7;
+
 /// A simulated device with the limits of real ones, for tests and for trying policies out.
 ///
 /// It enforces the limits of drivers: the size of the table, one set of masks for all rules if so
@@ -96,8 +99,10 @@ pub struct Simulated {
 impl Simulated {
     /// A device with `queues` queues, of 64 possible ones, and a table of `size` rules.
     pub fn new(device: &str, queues: u32, size: u32) -> Simulated {
-        let spreading =
-            Spreading { table: (0..queues).cycle().take(128).collect(), key: vec![7; 40] };
+        let spreading = Spreading {
+            table: (0..queues).cycle().take(128).collect(),
+            key: vec![DRIVERS_KEY; 40],
+        };
         Simulated {
             device: device.into(),
             driver: "simulated".into(),
@@ -111,12 +116,20 @@ impl Simulated {
     /// A device of a driver with its NIC, with the features that it starts with.
     pub fn of(profile: Profile, device: &str, queues: u32, size: u32) -> Simulated {
         let features = profile.features();
-        Simulated { profile: Some(profile), features, ..Simulated::new(device, queues, size) }
+        let mut new =
+            Simulated { profile: Some(profile), features, ..Simulated::new(device, queues, size) };
+        if let (Some(entries), Some(spreading)) =
+            (profile.table_size(queues), new.spreading.get_mut(&0))
+        {
+            spreading.table.resize(entries, 0);
+            new.spread_evenly();
+        }
+        new
     }
 
     /// What a driver does when a setting has changed.
     fn follow(&mut self, consequences: Consequences) {
-        let Consequences { restarts, flushes, forgets_table } = consequences;
+        let Consequences { restarts, flushes, forgets_table, forgets_key } = consequences;
         self.announced.restart |= restarts;
         if flushes {
             self.rules.clear();
@@ -124,15 +137,17 @@ impl Simulated {
         if forgets_table {
             self.spread_evenly();
         }
+        if let Some(spreading) = self.spreading.get_mut(&0).filter(|_| forgets_key) {
+            spreading.key.fill(DRIVERS_KEY);
+        }
     }
 
-    /// All tables of the hash as the driver fills them.
+    /// The table of the hash as the driver fills it.
     fn spread_evenly(&mut self) {
         let queues = self.channels.receiving();
-        let spread = |s: &mut Spreading| {
-            s.table.iter_mut().zip((0..queues).cycle()).for_each(|(at, queue)| *at = queue);
-        };
-        self.spreading.values_mut().for_each(spread);
+        if let Some(spreading) = self.spreading.get_mut(&0) {
+            spreading.table.iter_mut().zip((0..queues).cycle()).for_each(|(at, queue)| *at = queue);
+        }
     }
 
     /// The queue to which a rule of the driver's own sends a packet.
@@ -263,17 +278,27 @@ impl Driver for Simulated {
         let what = "have so many queues";
         self.change(what)?;
         let too_many = to.combined > to.most[3] || to.rx > to.most[0];
-        let used = self.spreading.values().flat_map(|s| &s.table).max().copied();
-        let cut = used.is_some_and(|most| most >= to.receiving());
+        // ethtool_check_max_channel
+        let set =
+            self.spreading.iter().filter(|(context, _)| self.spreads_as_set || **context != 0);
+        let cut = set.flat_map(|(_, s)| &s.table).any(|queue| *queue >= to.receiving());
         if too_many || cut || to.receiving() == 0 {
             return Err(self.error(what, libc::EINVAL));
         }
         let (had, has) = (self.channels.receiving(), to.receiving());
         let after = self.profile.map(|p| p.after_queues(has < had, !self.rules.is_empty()));
         let after = after.transpose().map_err(|errno| self.error(what, errno))?;
+        let entries = self.profile.and_then(|p| p.table_size(has));
+        let resized = entries.filter(|_| entries != self.profile.and_then(|p| p.table_size(had)));
+        if resized.is_some() && self.spreads_as_set {
+            return Err(self.error(what, libc::EINVAL));
+        }
+        if let (Some(entries), Some(spreading)) = (resized, self.spreading.get_mut(&0)) {
+            spreading.table.resize(entries, 0);
+        }
         self.channels = to;
         self.follow(after.unwrap_or_default());
-        if self.forgets_table && has > had {
+        if (self.forgets_table && has > had) || !self.spreads_as_set {
             self.spread_evenly();
         }
         Ok(())
@@ -377,10 +402,8 @@ impl Driver for Simulated {
     fn reset_spreading(&mut self) -> Result<(), EthtoolError> {
         let what = "spread as it likes";
         self.change(what)?;
-        let queues = self.channels.receiving();
-        let mut to = self.spreading(0)?;
-        to.table.iter_mut().zip((0..queues).cycle()).for_each(|(at, queue)| *at = queue);
-        self.spreading.insert(0, to);
+        self.spreading(0)?;
+        self.spread_evenly();
         self.spreads_as_set = false;
         Ok(())
     }

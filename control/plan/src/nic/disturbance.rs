@@ -64,6 +64,9 @@ pub enum Effect {
     Suspends,
     /// `table`: the hash's table may be another one.
     Table,
+    /// `sizes`: the hash's table has two entries for each queue, rounded up to a power of two, and the model's at least;
+    /// while a table is set, numbers that change its size are refused.
+    Sizes,
     /// `arfs`: the kernel may make rules of its own for sockets from then on.
     Arfs,
     /// `atr`: the driver makes rules of its own for connections of this host from then on.
@@ -86,6 +89,7 @@ impl Effect {
             "flushes" => Effect::Flushes,
             "suspends" => Effect::Suspends,
             "table" => Effect::Table,
+            "sizes" => Effect::Sizes,
             "arfs" => Effect::Arfs,
             "atr" => Effect::Atr,
             "no-atr" => Effect::NoAtr,
@@ -106,6 +110,7 @@ impl fmt::Display for Effect {
             Effect::Flushes => "removes all rules, those of others, too",
             Effect::Suspends => "has all rules out of force",
             Effect::Table => "may change the table of the hash",
+            Effect::Sizes => "may change the size of the table of the hash",
             Effect::Arfs => "lets the kernel make rules of its own for sockets (aRFS)",
             Effect::Atr => {
                 "has the driver make rules of its own for connections of this host (ATR)"

@@ -78,6 +78,11 @@ impl Nic {
         Claims { kinds: Kinds::ALL.without(unclaimed) }
     }
 
+    /// Whether the size of the hash's table follows the number of queues.
+    pub fn resizes_with_queues(&self) -> bool {
+        self.disturbed_by(&Touched::Queues).is_some_and(|by| by.has(&Effect::Sizes))
+    }
+
     /// What a setting disturbs, if the model says it.
     pub fn disturbed_by(&self, setting: &Touched) -> Option<&Disturbance> {
         self.disturbances.iter().find(|disturbance| disturbance.by == *setting)
@@ -185,6 +190,9 @@ impl Nic {
         }
         nic.rss = nic.rss.and_then(|mut rss| {
             rss.queues = rss.queues.and(queues)?;
+            if self.resizes_with_queues() {
+                rss.entries = rss.entries.max((2 * queues.count()).next_power_of_two());
+            }
             Some(rss)
         });
         nic.default_queue = nic.default_queue.clamp(queues.lo, queues.hi);
