@@ -29,14 +29,31 @@ pub(super) const NO_DEVIATION: f64 = 0.01;
 /// Flows that come or go in the churn.
 const CHURN: u32 = 10_000;
 
-/// Adds the keys `nested_1024_ms`, `masks_2000_ms` and `cost_after_churn`.
+/// Adds the keys `nested_1024_ms` and `masks_2000_ms`, and the memory of the process by then.
 pub(super) fn measure_overlap(report: &mut Report) -> Result<(), BenchError> {
-    let nested = timed(rig::connectx5(true)?, nested(1024));
-    report.ratio("nested_1024_ms", "ms", &nested.took);
-    report.row("1,024 nested prefixes, not tried", "flows", &nested.skipped);
-    let masks = timed(rig::xdp()?, masks(2000));
-    report.ratio("masks_2000_ms", "ms", &masks.took);
-    report.row("2,000 random masks, not tried", "flows", &masks.skipped);
+    let cases = [
+        ("nested_1024", "1,024 nested prefixes", rig::connectx5(true)?, nested(1024)),
+        ("masks_2000", "2,000 random masks", rig::xdp()?, masks(2000)),
+    ];
+    for (key, name, nic, flows) in cases {
+        let timed = timed(nic, flows);
+        report.ratio(&format!("{key}_ms"), "ms", &timed.took);
+        report.row(&format!("{name}, not tried"), "flows", &timed.skipped);
+        report.row(&format!("{name}, most memory"), "MB", &Samples(vec![most_memory()?]));
+    }
+    Ok(())
+}
+
+/// The most memory that this process has had, in MB.
+fn most_memory() -> Result<f64, BenchError> {
+    let status = std::fs::read_to_string("/proc/self/status").map_err(BenchError::of("memory"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    Ok(kib.unwrap_or_default() * 1024.0 / 1e6)
+}
+
+/// Adds the key `cost_after_churn`.
+pub(super) fn measure_churn(report: &mut Report) -> Result<(), BenchError> {
     let (mut churned, mut fresh, mut ratios) =
         (Samples::default(), Samples::default(), Samples::default());
     for seed in 1..=5 {
