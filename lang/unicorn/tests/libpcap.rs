@@ -1,9 +1,9 @@
 //! Filters have the meaning that libpcap gives them: random frames, random filters, `tcpdump -r` as the
 //! judge. `TCPDUMP` names the program if it is not in the path.
 //!
-//! Three differences are intended, and kept out of here: fields behind VLAN tags match without `vlan`, so that what is
-//! `vlan and vlan and udp` there may be `vlan and udp`; what follows `or` or `not vlan` is about the same tag; and `host`
-//! and `net` mean IP only.
+//! Four differences are intended, and kept out of here: EtherType 0x9100 is no tag; fields behind VLAN tags match without
+//! `vlan`, so that what is `vlan and vlan and udp` there may be `vlan and udp`; what follows `or` or `not vlan` is about
+//! the same tag; and `host` and `net` mean IP only.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;

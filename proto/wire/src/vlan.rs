@@ -152,5 +152,7 @@ mod tests {
     #[test]
     fn tag_types() {
         assert!(is_tag(0x8100) && is_tag(0x88a8) && !is_tag(0x0800));
+        // As for the kernel's eth_type_vlan.
+        assert!(!is_tag(0x9100));
     }
 }
