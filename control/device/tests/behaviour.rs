@@ -15,26 +15,12 @@ use weever_plan::nic::{Effect, Nic, Touched};
 use weever_plan::policy::{Balance, Isolate, Measure, Policy, Share};
 use weever_plan::search::{Options, Search};
 
-const NICS: [(&str, Profile); 8] = [
-    ("82576", Profile::Igb),
-    ("82599", Profile::Ixgbe),
-    ("x710", Profile::I40e),
-    ("e810", Profile::Ice),
-    ("connectx5", Profile::Mlx5),
-    ("ena", Profile::Ena),
-    ("gvnic", Profile::Gve),
-    ("sfc9020", Profile::Siena),
-];
-
 fn linux(model: &str) -> Nic {
     Nic::linux_of(&weever_models::nic(model).unwrap()).unwrap()
 }
 
 fn device(profile: Profile, queues: u32) -> Simulated {
-    let mut device =
-        Simulated::of(profile, "sim0", queues, if profile == Profile::Igb { 0 } else { 64 });
-    device.chooses = matches!(profile, Profile::Mlx5 | Profile::Siena);
-    device
+    Simulated::of(profile, "sim0", queues, if profile == Profile::Igb { 0 } else { 64 })
 }
 
 /// A class with a queue of its own, for UDP to one port, or of TCP, and the rest.
@@ -118,7 +104,7 @@ fn alike(made: &[Effect], said: &[Effect], what: &str) {
 
 #[test]
 fn models_say_what_drivers_disturb() {
-    for (model, profile) in NICS {
+    for (model, profile) in Profile::ALL {
         let (nic, queues) = (linux(model), 6);
         let mut sim = with_a_rule(model, profile, queues);
         // The kernel refuses fewer queues than the table names.
@@ -150,7 +136,7 @@ fn models_say_what_drivers_disturb() {
 
 #[test]
 fn models_say_what_features_disturb() {
-    for (model, profile) in NICS {
+    for (model, profile) in Profile::ALL {
         let (nic, mut facts) = (linux(model), 0);
         for (name, on) in profile.features() {
             let mut sim = with_a_rule(model, profile, 6);
@@ -188,7 +174,7 @@ fn seen(device: &Simulated) -> impl PartialEq + std::fmt::Debug + use<> {
 
 #[test]
 fn a_plan_for_fewer_queues_comes_onto_every_device_and_off_it() {
-    for (model, profile) in NICS {
+    for (model, profile) in Profile::ALL {
         let nic = linux(model).with_queues(4).unwrap();
         let mut sim = device(profile, if profile == Profile::Siena { 4 } else { 6 });
         if nic.tables.is_empty() {
@@ -292,7 +278,7 @@ fn switch(
 
 #[test]
 fn features_that_drivers_tie_together_come_back_together() {
-    for (model, profile) in NICS {
+    for (model, profile) in Profile::ALL {
         let mut sim = device(profile, 4);
         if !sim.features.contains_key("rx-vlan-hw-parse") {
             continue;

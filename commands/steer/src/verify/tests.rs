@@ -110,7 +110,6 @@ fn sheet_over(
     let nic = Nic::linux_of(&weever_models::nic(model).unwrap()).unwrap();
     let nic = nic.with_queues(4).unwrap();
     let mut device = Simulated::of(profile, "sim0", 4, 2048);
-    device.chooses = profile == Profile::Mlx5;
     device.private_flags = [("flow-director-atr".to_string(), true)].into();
     device.misdirects = misdirects;
     let device = SharedDevice::new(device);

@@ -60,6 +60,23 @@ impl Packet<'_> {
 const TRANSPORTS: [u8; 3] = [6, 17, 132];
 
 impl Profile {
+    /// Every profile, with the model of its NIC.
+    pub const ALL: [(&str, Profile); 8] = [
+        ("82576", Profile::Igb),
+        ("82599", Profile::Ixgbe),
+        ("x710", Profile::I40e),
+        ("e810", Profile::Ice),
+        ("connectx5", Profile::Mlx5),
+        ("ena", Profile::Ena),
+        ("gvnic", Profile::Gve),
+        ("sfc9020", Profile::Siena),
+    ];
+
+    /// Whether the driver finds locations for rules.
+    pub(super) fn chooses(self) -> bool {
+        matches!(self, Profile::Mlx5 | Profile::Siena)
+    }
+
     /// The rule that the driver makes of one that it is told, or the error number of its refusal. `others` are
     /// the rules that it has.
     ///

@@ -113,11 +113,12 @@ impl Simulated {
         }
     }
 
-    /// A device of a driver with its NIC, with the features that it starts with.
+    /// A device of a driver with its NIC, as it starts.
     pub fn of(profile: Profile, device: &str, queues: u32, size: u32) -> Simulated {
         let features = profile.features();
-        let mut new =
-            Simulated { profile: Some(profile), features, ..Simulated::new(device, queues, size) };
+        let new = Simulated::new(device, queues, size);
+        let chooses = profile.chooses();
+        let mut new = Simulated { profile: Some(profile), features, chooses, ..new };
         if let (Some(entries), Some(spreading)) =
             (profile.table_size(queues), new.spreading.get_mut(&0))
         {
