@@ -27,6 +27,28 @@ graph receive {
     node Socket { effects reads consumes }
 }
 "#;
+/// The first nodes of the host's receive graph. A NIC that drops what is shorter than Ethernet allows leaves them nothing
+/// to do.
+const TAG: &str = r#"
+graph tag {
+    node Queue { attr "source" port out[Classified] }
+    boolean Classified {
+        effects reads
+        attr "drop false: frame shorter than an Ethernet header"
+        port true[ValidLength]
+        port false[]
+        predicate true "frame.len >= 14"
+    }
+    boolean ValidLength {
+        effects reads
+        attr "drop false: frame ends inside its 802.1Q tag"
+        port true[ValidVlan]
+        port false[]
+        predicate true "frame.len >= 18 or not (eth.outer = 0x8100 or eth.outer = 0x88a8)"
+    }
+    node ValidVlan { effects reads consumes }
+}
+"#;
 const SEND: &str = r#"
 graph send {
     node Socket { attr "source" port out[Ports] }
@@ -44,15 +66,18 @@ fn load(text: &str) -> weever_graph::Verified {
 #[test]
 fn the_documented_pictures_are_those_of_the_graphs() {
     let right = Predicate::Atom { label: "udp.checksum".into(), value: "right".into() };
+    let long = weever_unicorn::predicate::parse("not (frame.len < 56)").unwrap();
     let always = Predicate::True;
-    for (name, text, vouched, filled) in
-        [("receive", RECEIVE, &right, &always), ("send", SEND, &always, &right)]
-    {
+    for (name, text, vouched, filled, gone) in [
+        ("receive", RECEIVE, &right, &always, "Checksum"),
+        ("tag", TAG, &long, &always, "ValidLength"),
+        ("send", SEND, &always, &right, "Checksum"),
+    ] {
         let before = load(text);
         let arriving = [Conj::all()];
         let after = simplify(&before, &QueueFacts { filled, ..QueueFacts::of(&arriving, vouched) });
         let folded = &after.report.folded;
-        assert!(folded.iter().any(|node| node.ends_with("Checksum")), "{folded:?}");
+        assert!(folded.iter().any(|node| node.ends_with(gone)), "{folded:?}");
         hold(&format!("vouch-{name}-before.svg"), &before);
         hold(&format!("vouch-{name}-after.svg"), &after.graph);
     }
