@@ -21,6 +21,9 @@ use super::quality::{Dice, NO_DEVIATION};
 use crate::{BenchError, Report, Samples};
 
 const INSTANCES: u64 = 500;
+/// A gap that few plans may have.
+const FAR: f64 = 0.10;
+
 /// Adds the keys `gap_p50` and `gap_p99`.
 pub(super) fn measure(report: &mut Report) -> Result<(), BenchError> {
     let nics = all_models()?;
@@ -49,6 +52,10 @@ pub(super) fn measure(report: &mut Report) -> Result<(), BenchError> {
     report.row("cost above the optimum, relative", "ratio", &gaps);
     let p99 = |of: &Samples| Samples(vec![quantile(of, 0.99)]);
     report.row("cost above an optimum that is known, p99", "ratio", &p99(&of_known));
+    let most = Samples(vec![quantile(&of_known, 1.0)]);
+    report.row("cost above an optimum that is known, most", "ratio", &most);
+    let far = Samples(vec![gaps.0.iter().filter(|gap| **gap > FAR).count() as f64]);
+    report.row("plans whose cost is more than 0.10 above", "plans", &far);
     for (model, gaps) in &by_model {
         report.row(&format!("cost above the optimum on {model}, p99"), "ratio", &p99(gaps));
     }
