@@ -7,6 +7,7 @@ use weever_device::actions::{
     ApplyError, ConfigurationSteps, DesiredConfiguration, Record, bring, undo,
 };
 use weever_device::ethtool::{Driver, EthtoolError, InjectedFailure, Packet, Profile, Simulated};
+use weever_device::nic::planned;
 use weever_graph::Field;
 use weever_graph::nic::Forms;
 use weever_plan::config::Rss;
@@ -237,6 +238,31 @@ fn a_table_that_somebody_set_survives_another_number_of_queues() {
             assert_eq!(sim.spreads_as_set, is_set, "{what}");
             assert!(record.is_empty(), "{what}: {record:?}");
         }
+    }
+}
+
+/// The process is killed behind the last step, before it has recorded what became of the steps.
+#[test]
+fn a_table_of_another_size_is_undone_by_what_was_foreseen() {
+    for (had, has, is_set) in [(200, 4, false), (4, 200, false), (200, 4, true), (4, 200, true)] {
+        let nic = linux("connectx5").with_queues(has).unwrap();
+        let mut sim = device(Profile::Mlx5, had);
+        sim.channels.most[3] = 256;
+        if is_set {
+            let entries = sim.spreading(0).unwrap().table.len();
+            sim.set_spreading(0, Some(&vec![1; entries]), None).unwrap();
+        }
+        let before = seen(&sim);
+        let desired = planned(&mut search(&nic, 17)).unwrap();
+        let mut record = Record::default();
+        let steps = ConfigurationSteps::between(&mut sim, &mut record, &desired).unwrap();
+        let mut ahead = record.foreseeing(&steps, &mut sim).unwrap();
+        steps.apply(&mut sim, &mut record).unwrap();
+        let back = undo(&mut sim, &mut ahead).unwrap();
+        assert_eq!(back.notes, Vec::<String>::new(), "{had} to {has}");
+        assert!(back.apply_all(&mut sim, &mut ahead).is_empty(), "{had} to {has}");
+        assert_eq!((seen(&sim), sim.spreads_as_set), (before, is_set), "{had} to {has}");
+        assert!(ahead.is_empty(), "{ahead:?}");
     }
 }
 

@@ -99,7 +99,8 @@ impl ConfigurationSteps {
         }
         let step = Step::Channels { from, to: from.with_receiving(wanted) };
         let sizes = disturbed(desired, &Touched::Queues).is_some_and(|by| by.has(&Effect::Sizes));
-        if sizes && wanted != from.receiving() && has_no_rules {
+        let is_spread_anew = !desired.spread.is_empty();
+        if sizes && wanted != from.receiving() && has_no_rules && is_spread_anew {
             let set = driver.spreading(0).ok().map(|from| Step::ResetSpreading { from });
             self.steps.extend(set.into_iter().chain([step]));
             return Ok(None);

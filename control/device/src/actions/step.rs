@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use weever_graph::nic::FlowType;
-use weever_plan::config::Rss;
 
 use super::record::{InstalledContext, InstalledRule, Record, note, note_switch};
 use crate::ethtool::{ANY_LOCATION, Action, Channels, Driver, EthtoolError, HashFields};
@@ -310,10 +309,7 @@ fn spread(
     to: &Spreading,
 ) -> Result<Step, EthtoolError> {
     let now = driver.spreading(0)?;
-    let mut to = to.clone();
-    if to.table.len() != now.table.len() {
-        to.table = Rss::table_over(&Rss::queues_of(&to.table), now.table.len());
-    }
+    let to = to.fitted(now.table.len());
     let back = if now.key == to.key { back_to(driver, &now)? } else { again(&now) };
     driver.set_spreading(0, Some(&to.table), (now.key != to.key).then_some(&to.key[..]))?;
     note(&mut record.spreading, from, &to);

@@ -85,7 +85,10 @@ impl ConfigurationSteps {
         };
         let to = match &record.spreading {
             None => now.clone(),
-            Some(changed) if now == changed.set || now == changed.found => changed.found.clone(),
+            // It may have been set before its size was known.
+            Some(changed) if now == changed.set.fitted(now.table.len()) || now == changed.found => {
+                changed.found.clone()
+            }
             Some(_) => {
                 self.kept("the table of the hash");
                 self.steps.extend(channels);

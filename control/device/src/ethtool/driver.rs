@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use weever_graph::nic::{FlowType, RssFields};
+use weever_plan::config::Rss;
 
 use super::{Announced, EthtoolError, RuleSpec};
 
@@ -69,6 +70,16 @@ pub struct Spreading {
 }
 
 impl Spreading {
+    /// The same with a table of so many entries, over the same queues.
+    #[must_use]
+    pub fn fitted(&self, entries: usize) -> Spreading {
+        let mut fitted = self.clone();
+        if entries != self.table.len() {
+            fitted.table = Rss::table_over(&Rss::queues_of(&self.table), entries);
+        }
+        fitted
+    }
+
     /// Whether the table is as drivers fill it for so many queues, if nobody sets one.
     pub fn is_even_over(&self, queues: u32) -> bool {
         self.table.iter().copied().eq((0..queues).cycle().take(self.table.len()))

@@ -288,8 +288,8 @@ fn a_stack_does_not_start_on_a_nic_that_does_not_take_what_the_policy_needs() {
     for (errno, what) in [(libc::EBUSY, "refuses rules"), (libc::EPERM, "CAP_NET_ADMIN")] {
         let scene = Scene::new(nic());
         let before = scene.seen();
-        // Table, number of queues, switch; then the first rule.
-        scene.fail(3, 1, errno);
+        // The driver's own table, number of queues, table, switch; then the first rule.
+        scene.fail(4, 1, errno);
         let error = scene.start(scene.config(POLICY, None)).map(drop).unwrap_err();
         let text = error.to_string();
         assert!(matches!(error, PolicyError::Hardware { .. }), "{text}");
