@@ -23,6 +23,7 @@ pub mod svg;
 pub mod verify;
 
 mod expand;
+mod field;
 mod graph;
 #[cfg(test)]
 mod testkit;
@@ -33,11 +34,12 @@ pub use config::{ConfigType, Value};
 pub use configure::{ConfigError, ConfigValue, configure};
 pub use effects::Effects;
 pub use expand::expand;
+pub use field::{Field, Set};
 pub use finding::{Finding, GraphError, Kind, Severity};
 pub use graph::Graph;
 pub use node::{
     ConfigSpec, ENDS, Edge, Entry, Key, Node, NodeId, NodeKind, Op, Port, PortId, Span, TableSpec,
 };
-pub use predicate::{Field, OpenTest, Predicate, Relation, Set};
+pub use predicate::{OpenTest, Predicate, Relation};
 pub use stats::{Stats, stats};
 pub use verify::{Verified, verify, verify_unconfigured};
