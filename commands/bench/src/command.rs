@@ -11,7 +11,7 @@ use crate::samples::Plan;
 use crate::{
     BenchError, Report, Samples, app, corec, counts, echo_clients, forward, in_memory,
     instructions, isolation, latency, live, memcached, modes, outage, overload, programs, search,
-    sizes, steer_xdp, tcp, udp,
+    sizes, steer_xdp, tap, tcp, udp,
 };
 
 /// Arguments of `weever bench`.
@@ -168,6 +168,8 @@ enum Part {
         #[arg(value_name = "SCENARIO")]
         scenario: Option<String>,
     },
+    /// A segment to a TAP whose kernel cuts large packets, beside one that is a packet by itself (needs root)
+    Tap,
     /// Receive, echo and forward with frames of RFC 2544's sizes, beside the kernel (needs root)
     Sizes {
         /// Draw the rates into this file, as SVG
@@ -231,6 +233,7 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
             corec::measure(plans, *only, flow, (pcap.as_deref(), svg.as_deref()))
         }
         Part::CorecSim { svg } => corec::run(svg.as_deref()),
+        Part::Tap => tap::run(plan(7, 200)),
         Part::Sizes { svg } => sizes::run(plan(2, 200), svg.as_deref()),
     }?;
     let clock = Samples(vec![before, effective_ghz()]);

@@ -38,6 +38,7 @@ mod search;
 mod sizes;
 mod steer_xdp;
 mod steward;
+mod tap;
 mod tcp;
 mod traffic;
 mod udp;
