@@ -325,11 +325,14 @@ fn sshd_serves_sessions_in_sandboxed_and_unprivileged_children() {
         return;
     }
     // The session's process is that user's.
-    let batch = format!("get {folder}/ten back\nput back {folder}/by-nobody\n");
-    let at = format!("nobody@{}", BOTH[0]);
-    let done = client(&lab, "sftp", &["-b", "-", "-P", "2222", &at], batch.as_bytes());
-    assert!(done.status.success(), "{done:?}; {}", server.told());
-    assert!(std::fs::read(lab.folder.join("by-nobody")).unwrap() == content);
+    for (number, to) in BOTH.into_iter().enumerate() {
+        let batch = format!("get {folder}/ten back\nput back {folder}/by-nobody-{number}\n");
+        let at = if to.is_ipv4() { format!("nobody@{to}") } else { format!("nobody@[{to}]") };
+        let done = client(&lab, "sftp", &["-b", "-", "-P", "2222", &at], batch.as_bytes());
+        assert!(done.status.success(), "{to}: {done:?}; {}", server.told());
+        let put = std::fs::read(lab.folder.join(format!("by-nobody-{number}"))).unwrap();
+        assert!(put == content, "{to}");
+    }
 }
 
 #[test]
