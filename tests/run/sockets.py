@@ -928,3 +928,15 @@ def for_a_child(before):
 
 
 case("connections for a child", lambda: [for_a_child(before) for before in ("bound", "polled", "accepted", "epoll")])
+
+
+def nobody_answers():
+    """A connect that waits no longer than it may."""
+    sock = socket.socket(*TCP)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 200_000))
+    told = told_by(*[lambda: sock.connect((PEER.rsplit(".", 1)[0] + ".77", 9))] * 2)
+    # Linux gives up a connection that is being opened.
+    return told, told_by(lambda: sock.shutdown(socket.SHUT_RDWR), lambda: sock.connect(ECHO))
+
+
+case("a peer that does not answer", nobody_answers)

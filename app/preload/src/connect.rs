@@ -45,9 +45,9 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
         if !waits {
             return once_more(&mut held, fd, place, to);
         }
-        // A signal has ended the first call; the connection is still being opened.
+        // A signal or a timeout has ended the first call; the connection is still being opened.
         drop(held);
-        return wait_for_connection(fd);
+        return wait_for_connection(fd, libc::EALREADY);
     }
     let to = to.ok_or(Failure::Kernel)?;
     let kind = kind_of(fd).ok_or(Failure::Kernel)?;
@@ -78,7 +78,7 @@ pub(crate) unsafe fn connect(fd: c_int, raw: *const sockaddr, len: socklen_t) ->
     if nonblocking {
         return fail(libc::EINPROGRESS);
     }
-    wait_for_connection(fd)
+    wait_for_connection(fd, libc::EINPROGRESS)
 }
 
 /// `connect` to no family (`AF_UNSPEC`): a datagram socket has no peer any more, a connection is reset, and its descriptor
@@ -98,10 +98,11 @@ fn disconnect(held: &mut Held, fd: c_int, place: u32) -> Answer<c_int> {
     Ok(0)
 }
 
-fn wait_for_connection(fd: c_int) -> Answer<c_int> {
+/// Waits until the connection is there; after a timeout (`SO_SNDTIMEO`) it fails with `unfinished`.
+fn wait_for_connection(fd: c_int, unfinished: c_int) -> Answer<c_int> {
     let connected = until(fd, false, Direction::Send, |held, place| established(held, fd, place));
     match connected {
-        Err(Failure::Errno(libc::EAGAIN)) => fail(libc::EINPROGRESS),
+        Err(Failure::Errno(libc::EAGAIN)) => fail(unfinished),
         connected => connected,
     }
 }
