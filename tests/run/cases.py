@@ -366,6 +366,21 @@ def mixed():
 case("epoll of both kinds", mixed)
 
 
+def crowded(streams, pipes, places):
+    """More descriptors are ready than one wait has places for, for as long as it takes: all of them have their turn."""
+    epoll, all = select.epoll(), [nonblocking() for _ in range(streams)] + [os.pipe() for _ in range(pipes)]
+    for each in all:
+        read, write = each if isinstance(each, tuple) else (each.fileno(), each.fileno())
+        epoll.register(read, select.EPOLLIN)
+        os.write(write, b"x")
+        until_readable(read)
+    told = [epoll.poll(10, places) for _ in range(40)]
+    return max(len(events) for events in told), len({fd for events in told for fd, _ in events})
+
+
+case("epoll with few places", lambda: [crowded(*each) for each in ((1, 1, 1), (3, 1, 2), (1, 3, 1), (1, 4, 3), (9, 2, 3))])
+
+
 def misused():
     stream, epoll, told = nonblocking(), select.epoll(), []
     for call in (lambda: epoll.modify(stream, 1), lambda: epoll.register(stream, 1), lambda: epoll.register(stream, 1), lambda: epoll.unregister(stream), lambda: epoll.unregister(stream)):

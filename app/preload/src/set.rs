@@ -63,6 +63,8 @@ pub(crate) struct Set {
     pub(crate) nested: Vec<(c_int, u32)>,
     /// The eventfd is readable because something in the set is ready.
     pub(crate) exposed: bool,
+    /// The last answer had no place left for the kernel's descriptors: they come first in the next one.
+    pub(crate) kernels_first: bool,
     /// An eventfd in the kernel's set, by which another thread wakes those that wait here.
     pub(crate) kick: Option<c_int>,
 }
