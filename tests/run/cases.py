@@ -245,6 +245,20 @@ def over_another():
 case("dup2 over a connection", over_another)
 
 
+def refused_over():
+    """What is refused closes nothing."""
+    stream, epoll, null = connected(), select.epoll(), os.open("/dev/null", os.O_RDONLY)
+    epoll.register(stream, select.EPOLLIN)
+    told = [loud("dup2", 999, over) for over in (stream.fileno(), epoll.fileno())]
+    told += [loud("dup3", null, over, 0o12345) for over in (stream.fileno(), epoll.fileno())]
+    told += [loud("dup3", stream.fileno(), stream.fileno(), 0), loud("dup2", stream.fileno(), stream.fileno()) == stream.fileno()]
+    stream.sendall(b"there")
+    return told, len(epoll.poll(10)), whole(stream, 5)
+
+
+case("dup2 refused", refused_over)
+
+
 def closed():
     stream = connected()
     os.close(os.dup(stream.fileno()))

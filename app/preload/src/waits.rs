@@ -164,19 +164,12 @@ calls! {
 
     /// Duplicates a descriptor to a number.
     fn dup2(fd: c_int, to: c_int) -> c_int {
-        if fd == to {
-            return real::dup2(fd, to);
-        }
-        make_room(to);
-        same(fd, real::dup2(fd, to))
+        instead(fd, to, real::dup2(fd, to))
     }
 
     /// Duplicates a descriptor to a number, with flags.
     fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
-        if fd != to {
-            make_room(to);
-        }
-        same(fd, real::dup3(fd, to, flags))
+        instead(fd, to, real::dup3(fd, to, flags))
     }
 
     /// Controls a descriptor.
@@ -237,13 +230,17 @@ fn same(fd: c_int, new: c_int) -> c_int {
     new
 }
 
-/// The descriptor that has a number now is closed by what follows.
-fn make_room(fd: c_int) {
-    match numbers::meaning(fd) {
-        Some(Meaning::File(_)) => lock().detach(fd),
-        Some(Meaning::Set(set)) => lock().close_set(fd, set),
+/// The kernel has made a descriptor lead where another does, and has closed what had its number; or has refused to.
+fn instead(fd: c_int, to: c_int, new: c_int) -> c_int {
+    if new < 0 || fd == to {
+        return new;
+    }
+    match numbers::meaning(to) {
+        Some(Meaning::File(_)) => lock().detach(to),
+        Some(Meaning::Set(set)) => lock().close_set(to, set),
         _ => {}
     }
+    same(fd, new)
 }
 
 /// The entries of a list with one of weever's sockets.
