@@ -430,6 +430,38 @@ def selected():
 case("select", selected)
 
 
+def selected_by_number():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 4096), hard), hard))
+    stream, (read, write) = connected(), os.pipe()
+    stream.sendall(b"x")
+    os.write(write, b"x")
+    until_readable(stream)
+    low, high, pipe = stream.fileno(), fcntl.fcntl(stream, fcntl.F_DUPFD, 1500), fcntl.fcntl(read, fcntl.F_DUPFD, 1600)
+    room = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("FDSize"))
+
+    def by(count, *fds):
+        # Bits that are beyond the table's room mean nothing.
+        bits = bytearray(8192)
+        bits[room // 8:] = b"\xff" * (8192 - room // 8)
+        for fd in fds:
+            bits[fd // 8] |= 1 << fd % 8
+        sets = (ctypes.c_char * 8192).from_buffer(bits)
+        told = loud("select", count, sets, None, None, ctypes.create_string_buffer(struct.pack("ll", 0, 100_000)))
+        return told, [bits[fd // 8] >> fd % 8 & 1 for fd in fds], bits[room // 8:].count(0xff) == 8192 - room // 8
+
+    told = [by(high + 1, high), by(high + 1, high, low), by(high, high, low), by(pipe + 1, high, low, pipe), by(pipe + 1, pipe)]
+    told += [by(1 << 16, high, pipe), by(low + 1, low), by(-1, low), by(high + 1, low, 999)]
+    stream.recv(1)
+    told += [by(high + 1, high, low), by(pipe + 1, high, pipe)]
+    os.close(high)
+    os.close(pipe)
+    return told
+
+
+case("select of high numbers", selected_by_number)
+
+
 def full():
     stream, sent = nonblocking(), 0
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -3,7 +3,7 @@
 //! A look is one load, so that calls on files and pipes cost nothing to speak of. Descriptors above the table
 //! are the kernel's.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use libc::c_int;
 
@@ -13,6 +13,9 @@ const INTERNAL: u32 = u32::MAX;
 const SET: u32 = 1 << 31;
 
 static TABLE: [AtomicU32; MOST] = [const { AtomicU32::new(NOTHING) }; MOST];
+
+/// Above all descriptors that have had a meaning.
+static END: AtomicI32 = AtomicI32::new(0);
 
 /// The meaning of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +58,19 @@ pub(crate) fn set(fd: c_int, meaning: Option<Meaning>) -> bool {
         Some(Meaning::File(file)) => file + 1,
     };
     place.store(value, Ordering::Release);
+    if value != NOTHING && fd >= end() {
+        END.fetch_max(fd + 1, Ordering::Relaxed);
+    }
     true
+}
+
+/// A number above all descriptors with a meaning.
+pub(crate) fn end() -> c_int {
+    END.load(Ordering::Relaxed)
 }
 
 /// The descriptors from `first` to `last` with a meaning.
 pub(crate) fn used(first: u32, last: u32) -> impl Iterator<Item = c_int> {
-    let last = last.min(MOST as u32 - 1);
-    (first..=last).map(|fd| fd as c_int).filter(|fd| meaning(*fd).is_some())
+    let end = last.saturating_add(1).min(end() as u32);
+    (first..end).map(|fd| fd as c_int).filter(|fd| meaning(*fd).is_some())
 }

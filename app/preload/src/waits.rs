@@ -7,8 +7,8 @@ use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 use crate::behind::kind_of;
 use crate::calls::{answer, calls, duration, fits, is_internal, milliseconds};
-use crate::failure::{Answer, fail};
 use crate::numbers::{self, Meaning};
+use crate::select::Sets;
 use crate::state::lock;
 use crate::wait::{Moment, is_watched, poll as poll_ours};
 use crate::{closing, collect, epoll, owners, real};
@@ -47,7 +47,7 @@ calls! {
 
     /// Waits for descriptors of sets.
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int {
-        let sets = Sets { read, write, except };
+        let sets = Sets::new(read, write, except);
         if !sets.is_watched(count) {
             return real::select(count, read, write, except, timeout);
         }
@@ -72,7 +72,7 @@ calls! {
 
     /// Waits for descriptors of sets, with signals.
     fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int {
-        let sets = Sets { read, write, except };
+        let sets = Sets::new(read, write, except);
         if !sets.is_watched(count) {
             return real::pselect(count, read, write, except, timeout, mask);
         }
@@ -254,82 +254,4 @@ unsafe fn list<'e>(entries: *mut pollfd, count: nfds_t) -> Option<&'e mut [pollf
     // SAFETY: the caller's promise.
     let all = unsafe { std::slice::from_raw_parts_mut(entries, count as usize) };
     all.iter().any(|entry| is_watched(entry.fd)).then_some(all)
-}
-
-/// The sets of `select`.
-struct Sets {
-    read: *mut fd_set,
-    write: *mut fd_set,
-    except: *mut fd_set,
-}
-
-impl Sets {
-    /// Whether a set has a descriptor.
-    ///
-    /// # Safety
-    /// `set` is null or valid for all numbers below those that the program has passed.
-    unsafe fn has(set: *mut fd_set, fd: c_int) -> bool {
-        // SAFETY: the caller's promise.
-        !set.is_null() && unsafe { libc::FD_ISSET(fd, set) }
-    }
-
-    unsafe fn is_watched(&self, count: c_int) -> bool {
-        let sets = [self.read, self.write, self.except];
-        let count = count.min(libc::FD_SETSIZE as c_int);
-        // SAFETY: as `select` of the C library.
-        (0..count).any(|fd| is_watched(fd) && sets.iter().any(|set| unsafe { Sets::has(*set, fd) }))
-    }
-
-    /// Waits as `poll` does, and writes the sets.
-    unsafe fn wait(
-        &self,
-        count: c_int,
-        limit: Option<Duration>,
-        mask: *const sigset_t,
-    ) -> Answer<c_int> {
-        if count > libc::FD_SETSIZE as c_int {
-            return fail(libc::EINVAL);
-        }
-        let mut all = Vec::new();
-        for fd in 0..count {
-            // SAFETY: as `select` of the C library.
-            let wanted = unsafe {
-                (Sets::has(self.read, fd), Sets::has(self.write, fd), Sets::has(self.except, fd))
-            };
-            let bit = |wanted, bit| if wanted { bit } else { 0 };
-            let events = bit(wanted.0, libc::POLLIN)
-                | bit(wanted.1, libc::POLLOUT)
-                | bit(wanted.2, libc::POLLPRI);
-            if events != 0 {
-                all.push(pollfd { fd, events, revents: 0 });
-            }
-        }
-        poll_ours(&mut all, limit, mask)?;
-        let mut found = 0;
-        for set in [self.read, self.write, self.except] {
-            if !set.is_null() {
-                // SAFETY: as `select` of the C library.
-                unsafe { libc::FD_ZERO(set) };
-            }
-        }
-        for pollfd { fd, events, revents } in all {
-            if revents & libc::POLLNVAL != 0 {
-                return fail(libc::EBADF);
-            }
-            let broken = libc::POLLERR | libc::POLLHUP;
-            let each = [
-                (self.read, libc::POLLIN, broken),
-                (self.write, libc::POLLOUT, libc::POLLERR),
-                (self.except, libc::POLLPRI, 0),
-            ];
-            for (set, wanted, also) in each {
-                if events & wanted != 0 && revents & (wanted | also) != 0 {
-                    // SAFETY: as `select` of the C library.
-                    unsafe { libc::FD_SET(fd, set) };
-                    found += 1;
-                }
-            }
-        }
-        Ok(found)
-    }
 }
