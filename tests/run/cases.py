@@ -380,6 +380,22 @@ def mixed():
 case("epoll of both kinds", mixed)
 
 
+def closed_before():
+    """A number is in a set with what it named before, which was closed."""
+    stream, epoll, (read, write) = nonblocking(), select.epoll(), os.pipe()
+    epoll.register(read, select.EPOLLIN)
+    os.close(read)
+    os.dup2(stream.fileno(), read)
+    told = told_by(lambda: epoll.modify(read, select.EPOLLIN), lambda: epoll.unregister(read), lambda: epoll.register(read, select.EPOLLIN))
+    stream.send(b"x")
+    told += [len(epoll.poll(10)), *told_by(lambda: epoll.register(read, select.EPOLLIN), lambda: epoll.unregister(read))]
+    os.close(read)
+    return told
+
+
+case("numbers that were in an epoll set before", closed_before)
+
+
 def crowded(streams, pipes, places):
     """More descriptors are ready than one wait has places for, for as long as it takes: all of them have their turn."""
     epoll, all = select.epoll(), [nonblocking() for _ in range(streams)] + [os.pipe() for _ in range(pipes)]

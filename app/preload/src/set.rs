@@ -154,6 +154,14 @@ impl Set {
         Some(was)
     }
 
+    /// A descriptor leads to this socket. What is noted of another one is that of an earlier descriptor with its number,
+    /// which was closed since.
+    pub(crate) fn forget_others(&mut self, fd: c_int, place: u32) {
+        if self.interest.get(&fd).is_some_and(|there| there.file != Some(place)) {
+            self.remove(fd);
+        }
+    }
+
     /// A descriptor is closed, and its socket stays: returns the number by which it is here from now on.
     pub(crate) fn outlive(&mut self, fd: c_int) -> Option<c_int> {
         let interest = self.interest.remove(&fd)?;
