@@ -259,6 +259,27 @@ def refused_over():
 case("dup2 refused", refused_over)
 
 
+def low_numbers():
+    """A program has all low numbers for itself, as shells with `exec 9<file` rely on."""
+    stream, datagrams, null = connected(), socket.socket(*UDP), os.open("/dev/null", os.O_RDWR)
+    datagrams.connect(ECHO)
+    datagrams.settimeout(20)
+    own = {stream.fileno(), datagrams.fileno(), null}
+    numbers = [number for number in range(3, 200) if number not in own]
+    told = {os.dup2(null, number) == number for number in numbers}
+    stream.sendall(b"octets")
+    datagrams.send(b"datagram")
+    told = [told, whole(stream, 6), datagrams.recv(10)]
+    for number in numbers:
+        os.close(number)
+    with connected() as another:
+        another.sendall(b"more")
+        return told, whole(another, 4)
+
+
+case("low numbers are the program's", low_numbers)
+
+
 def closed():
     stream = connected()
     os.close(os.dup(stream.fileno()))

@@ -11,7 +11,7 @@ use crate::numbers::{self, Meaning};
 use crate::select::Sets;
 use crate::state::lock;
 use crate::wait::{Moment, is_watched, poll as poll_ours};
-use crate::{closing, collect, epoll, owners, real};
+use crate::{closing, collect, deferred, epoll, log, owners, real};
 
 calls! {
     /// Waits for descriptors.
@@ -117,6 +117,8 @@ calls! {
     fn close(fd: c_int) -> c_int {
         match numbers::meaning(fd) {
             None => {}
+            // This library closes a descriptor of its own, with the number of one of the program's that ended unseen.
+            Some(_) if deferred::has_lock() => {}
             Some(Meaning::Internal) => {
                 real::set_errno(libc::EBADF);
                 return -1;
@@ -164,11 +166,17 @@ calls! {
 
     /// Duplicates a descriptor to a number.
     fn dup2(fd: c_int, to: c_int) -> c_int {
+        if fd != to && is_internal(to) {
+            return busy(to);
+        }
         instead(fd, to, real::dup2(fd, to))
     }
 
     /// Duplicates a descriptor to a number, with flags.
     fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+        if fd != to && is_internal(to) {
+            return busy(to);
+        }
         instead(fd, to, real::dup3(fd, to, flags))
     }
 
@@ -228,6 +236,13 @@ fn same(fd: c_int, new: c_int) -> c_int {
         _ => {}
     }
     new
+}
+
+/// The number is one of this library's, whose loss would end the program's connections.
+fn busy(fd: c_int) -> c_int {
+    log::note(format_args!("a descriptor cannot have number {fd}, which the stack needs"));
+    real::set_errno(libc::EBUSY);
+    -1
 }
 
 /// The kernel has made a descriptor lead where another does, and has closed what had its number; or has refused to.
