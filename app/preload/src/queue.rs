@@ -106,9 +106,11 @@ impl State {
             return Err(Failure::Kernel);
         }
         let config = config();
+        let start = inside::is_chosen().then(inside::Start::begin);
         let opened = self
             .backend(config)
             .and_then(|backend| AppQueue::over(backend, config).map_err(Unopened::from));
+        drop(start);
         match opened {
             Ok(queue) => {
                 let queue: &'static AppQueue = Box::leak(Box::new(queue));
