@@ -245,6 +245,41 @@ def over_another():
 case("dup2 over a connection", over_another)
 
 
+def refused_over():
+    """What is refused closes nothing."""
+    stream, epoll, null = connected(), select.epoll(), os.open("/dev/null", os.O_RDONLY)
+    epoll.register(stream, select.EPOLLIN)
+    told = [loud("dup2", 999, over) for over in (stream.fileno(), epoll.fileno())]
+    told += [loud("dup3", null, over, 0o12345) for over in (stream.fileno(), epoll.fileno())]
+    told += [loud("dup3", stream.fileno(), stream.fileno(), 0), loud("dup2", stream.fileno(), stream.fileno()) == stream.fileno()]
+    stream.sendall(b"there")
+    return told, len(epoll.poll(10)), whole(stream, 5)
+
+
+case("dup2 refused", refused_over)
+
+
+def low_numbers():
+    """A program has all low numbers for itself, as shells with `exec 9<file` rely on."""
+    stream, datagrams, null = connected(), socket.socket(*UDP), os.open("/dev/null", os.O_RDWR)
+    datagrams.connect(ECHO)
+    datagrams.settimeout(20)
+    own = {stream.fileno(), datagrams.fileno(), null}
+    numbers = [number for number in range(3, 200) if number not in own]
+    told = {os.dup2(null, number) == number for number in numbers}
+    stream.sendall(b"octets")
+    datagrams.send(b"datagram")
+    told = [told, whole(stream, 6), datagrams.recv(10)]
+    for number in numbers:
+        os.close(number)
+    with connected() as another:
+        another.sendall(b"more")
+        return told, whole(another, 4)
+
+
+case("low numbers are the program's", low_numbers)
+
+
 def closed():
     stream = connected()
     os.close(os.dup(stream.fileno()))
@@ -366,6 +401,37 @@ def mixed():
 case("epoll of both kinds", mixed)
 
 
+def closed_before():
+    """A number is in a set with what it named before, which was closed."""
+    stream, epoll, (read, write) = nonblocking(), select.epoll(), os.pipe()
+    epoll.register(read, select.EPOLLIN)
+    os.close(read)
+    os.dup2(stream.fileno(), read)
+    told = told_by(lambda: epoll.modify(read, select.EPOLLIN), lambda: epoll.unregister(read), lambda: epoll.register(read, select.EPOLLIN))
+    stream.send(b"x")
+    told += [len(epoll.poll(10)), *told_by(lambda: epoll.register(read, select.EPOLLIN), lambda: epoll.unregister(read))]
+    os.close(read)
+    return told
+
+
+case("numbers that were in an epoll set before", closed_before)
+
+
+def crowded(streams, pipes, places):
+    """More descriptors are ready than one wait has places for, for as long as it takes: all of them have their turn."""
+    epoll, all = select.epoll(), [nonblocking() for _ in range(streams)] + [os.pipe() for _ in range(pipes)]
+    for each in all:
+        read, write = each if isinstance(each, tuple) else (each.fileno(), each.fileno())
+        epoll.register(read, select.EPOLLIN)
+        os.write(write, b"x")
+        until_readable(read)
+    told = [epoll.poll(10, places) for _ in range(40)]
+    return max(len(events) for events in told), len({fd for events in told for fd, _ in events})
+
+
+case("epoll with few places", lambda: [crowded(*each) for each in ((1, 1, 1), (3, 1, 2), (1, 3, 1), (1, 4, 3), (9, 2, 3))])
+
+
 def misused():
     stream, epoll, told = nonblocking(), select.epoll(), []
     for call in (lambda: epoll.modify(stream, 1), lambda: epoll.register(stream, 1), lambda: epoll.register(stream, 1), lambda: epoll.unregister(stream), lambda: epoll.unregister(stream)):
@@ -399,6 +465,38 @@ def selected():
 
 
 case("select", selected)
+
+
+def selected_by_number():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 4096), hard), hard))
+    stream, (read, write) = connected(), os.pipe()
+    stream.sendall(b"x")
+    os.write(write, b"x")
+    until_readable(stream)
+    low, high, pipe = stream.fileno(), fcntl.fcntl(stream, fcntl.F_DUPFD, 1500), fcntl.fcntl(read, fcntl.F_DUPFD, 1600)
+    room = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("FDSize"))
+
+    def by(count, *fds):
+        # Bits that are beyond the table's room mean nothing.
+        bits = bytearray(8192)
+        bits[room // 8:] = b"\xff" * (8192 - room // 8)
+        for fd in fds:
+            bits[fd // 8] |= 1 << fd % 8
+        sets = (ctypes.c_char * 8192).from_buffer(bits)
+        told = loud("select", count, sets, None, None, ctypes.create_string_buffer(struct.pack("ll", 0, 100_000)))
+        return told, [bits[fd // 8] >> fd % 8 & 1 for fd in fds], bits[room // 8:].count(0xff) == 8192 - room // 8
+
+    told = [by(high + 1, high), by(high + 1, high, low), by(high, high, low), by(pipe + 1, high, low, pipe), by(pipe + 1, pipe)]
+    told += [by(1 << 16, high, pipe), by(low + 1, low), by(-1, low), by(high + 1, low, 999)]
+    stream.recv(1)
+    told += [by(high + 1, high, low), by(pipe + 1, high, pipe)]
+    os.close(high)
+    os.close(pipe)
+    return told
+
+
+case("select of high numbers", selected_by_number)
 
 
 def full():

@@ -1,5 +1,5 @@
 # One case a line: its name and its result. Run on both stacks; the lines are compared.
-import array, ctypes, errno, fcntl, os, select, signal, socket, struct, sys, termios, threading, time
+import array, ctypes, errno, fcntl, os, resource, select, signal, socket, struct, sys, termios, threading, time
 
 PEER, PEER6 = sys.argv[1:3]
 ECHO = (PEER, 9100)

@@ -93,6 +93,55 @@ udp.recvfrom(100)
     );
 }
 
+/// Opens files while its stack starts, closes them, and everything else that it does not know.
+const OPENS_MEANWHILE: &str = "
+import os, select, socket, threading, time
+files, started = [], threading.Event()
+def open_files(*calls):
+    while not started.wait(0.002):
+        for call in calls:
+            files.append(call())
+# An eventfd may have to wait for the stack.
+null, memory = lambda: os.open('/dev/null', os.O_RDONLY), lambda: os.memfd_create('its own')
+openers = [threading.Thread(target=open_files, args=calls) for calls in ((null, memory), (lambda: os.eventfd(0),))]
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.bind(('0.0.0.0', 9000))
+[opener.start() for opener in openers]
+time.sleep(0.02)
+select.select([udp], [], [], 0)
+started.set()
+[opener.join() for opener in openers]
+failed = 0
+for file in files:
+    try:
+        os.close(file)
+    except OSError:
+        failed += 1
+os.closerange(3, udp.fileno())
+os.closerange(udp.fileno() + 1, 5000)
+others = [null() for _ in range(100)]
+print('not closed:', failed, flush=True)
+while True:
+    data, peer = udp.recvfrom(100)
+    udp.sendto(data, peer)
+";
+
+#[test]
+fn files_that_other_threads_open_while_the_stack_starts_are_the_programs() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    let lab = Lab::inside();
+    let mut server = lab.start(&[PYTHON, "-c", OPENS_MEANWHILE]);
+    for _ in 0..3 {
+        let answer = lab.ask(&mut server, (BOTH[0], 9000), b"there");
+        assert_eq!(answer, b"there", "{}", server.told());
+    }
+    let told = server.told();
+    assert!(told.contains("not closed: 0\n"), "{told}");
+}
+
 #[test]
 fn a_device_that_is_not_there_is_named_and_the_kernel_serves() {
     require_net_admin!();

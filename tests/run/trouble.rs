@@ -152,6 +152,42 @@ while True:
     assert!(told.contains("EMFILE"), "{told}");
 }
 
+/// Finds the descriptors that it has not made, and wants their numbers for another one.
+const TAKES_NUMBERS: &str = "
+import errno, os, resource, socket
+def there():
+    return {number for number in map(int, os.listdir('/proc/self/fd')) if os.path.exists(f'/proc/self/fd/{number}')}
+before = there()
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+udp.bind(('0.0.0.0', 9000))
+null = os.open('/dev/null', os.O_RDONLY)
+others = there() - before - {udp.fileno(), null}
+told = set()
+for number in others:
+    try:
+        told.add(os.dup2(null, number))
+    except OSError as error:
+        told.add(errno.errorcode[error.errno])
+high = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1024) // 4 * 3
+print(len(others) > 2, min(others) >= high, told, flush=True)
+while True:
+    data, peer = udp.recvfrom(1000)
+    udp.sendto(data, peer)
+";
+
+#[test]
+fn descriptors_of_the_library_have_high_numbers_and_keep_them() {
+    require_net_admin!();
+    if !has("python3") {
+        return;
+    }
+    let lab = Lab::new();
+    let mut server = lab.start(&[PYTHON, "-c", TAKES_NUMBERS]);
+    assert_eq!(lab.ask(&mut server, (BOTH[0], 9000), b"still there"), b"still there");
+    let told = server.told();
+    assert!(told.contains("True True {'EBUSY'}"), "{told}");
+}
+
 #[test]
 fn another_preloaded_library_goes_along() {
     require_net_admin!();

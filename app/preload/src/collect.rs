@@ -51,6 +51,13 @@ pub(crate) unsafe fn wait(
     loop {
         held.pump_for(index);
         held.expose_nested(index);
+        if held.sets.get(index).is_some_and(|set| set.kernels_first) {
+            let found;
+            (held, found) = kernels_first(held, epoll, index, events)?;
+            if found > 0 {
+                return Ok(found as c_int);
+            }
+        }
         let found = collect(&mut held, index, events);
         if found > 0 {
             // A signal would take these events away: it comes with the next wait.
@@ -102,17 +109,49 @@ fn ready(
 ) -> Answer<usize> {
     held.tell(found);
     let alone = held.sets.get(index).is_some_and(|set| is_alone(&held, set));
-    let has_nested = held.sets.get(index).is_some_and(|set| !set.nested.is_empty());
-    drop(held);
     if alone {
         return Ok(found);
     }
-    let Slept { kept: more, .. } =
-        kernels(epoll, &mut events[found..], Some(Duration::ZERO), mask)?;
-    if has_nested {
-        return Ok(found + lock().drop_idle(index, &mut events[found..found + more]));
+    if found == events.len() {
+        if let Some(set) = held.sets.get_mut(index) {
+            set.kernels_first = true;
+        }
+        return Ok(found);
     }
+    let more = kernels_ready(held, epoll, index, &mut events[found..], mask)?;
     Ok(found + more)
+}
+
+/// The kernel's descriptors that are ready now, without inner sets that are not.
+fn kernels_ready(
+    held: Held,
+    epoll: c_int,
+    index: u32,
+    events: &mut [epoll_event],
+    mask: *const sigset_t,
+) -> Answer<usize> {
+    let has_nested = held.sets.get(index).is_some_and(|set| !set.nested.is_empty());
+    drop(held);
+    let Slept { kept, .. } = kernels(epoll, events, Some(Duration::ZERO), mask)?;
+    Ok(if has_nested { lock().drop_idle(index, &mut events[..kept]) } else { kept })
+}
+
+/// Tells of the kernel's descriptors, and then of weever's sockets, which had all places of the answer before: on Linux
+/// those that are ready take turns.
+fn kernels_first(
+    held: Held,
+    epoll: c_int,
+    index: u32,
+    events: &mut [epoll_event],
+) -> Answer<(Held, usize)> {
+    let kernels = kernels_ready(held, epoll, index, events, std::ptr::null())?;
+    let mut held = lock();
+    let found = collect(&mut held, index, &mut events[kernels..]);
+    held.tell(found);
+    if let Some(set) = held.sets.get_mut(index) {
+        set.kernels_first = false;
+    }
+    Ok((held, kernels + found))
 }
 
 /// Sleeps in the kernel's set, which the stack's descriptor is in; returns how many sockets are ready then.
@@ -206,9 +245,6 @@ fn kernels(
     timeout: Option<Duration>,
     mask: *const sigset_t,
 ) -> Answer<Slept> {
-    if events.is_empty() {
-        return Ok(Slept::default());
-    }
     let most = c_int::try_from(events.len()).unwrap_or(c_int::MAX);
     // Rounded up: a wait that ends too early would turn in circles.
     let limit = timeout.map_or(-1, |limit| {

@@ -39,6 +39,11 @@ pub(crate) fn begin() {
     DEFERRED.with(|deferred| deferred.busy.set(true));
 }
 
+/// Whether the calling thread has the lock: a call that it makes then is this library's own.
+pub(crate) fn has_lock() -> bool {
+    DEFERRED.with(|deferred| deferred.busy.get())
+}
+
 /// The calling thread has released the lock: signals that came meanwhile are sent again now.
 #[inline]
 pub(crate) fn end() {

@@ -108,6 +108,9 @@ fn change_ours(
     place: u32,
     new: Option<Interest>,
 ) -> Answer<c_int> {
+    if let Some(set) = held.sets.get_mut(set) {
+        set.forget_others(fd, place);
+    }
     let there = held.sets.get(set).is_some_and(|set| set.interest.contains_key(&fd));
     match (operation, there) {
         (EPOLL_CTL_ADD, true) => return fail(libc::EEXIST),

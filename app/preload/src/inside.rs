@@ -8,14 +8,16 @@ use std::collections::HashSet;
 use std::ffi::CString;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use libc::c_int;
+use libc::{c_int, c_uint};
 use weever_app_sockets::{Backend, QueueConfig};
 
+use crate::calls::calls;
 use crate::numbers::{self, Meaning};
-use crate::state::State;
-use crate::{interfaces, log, silence};
+use crate::state::{State, lock};
+use crate::{behind, deferred, interfaces, log, real, silence};
 
 /// The stack that may be inside.
 #[derive(Clone, Copy, Debug)]
@@ -79,21 +81,16 @@ pub(crate) fn admit() {
     }
 }
 
-/// Opens the stack for a queue. Its threads take no signals, which are the program's, and its descriptors are out of
-/// the program's reach.
+/// Opens the stack for a queue. Its threads take no signals, which are the program's.
 pub(crate) fn start(config: &QueueConfig) -> Result<Box<dyn Backend>, Unavailable> {
     let inside = INSIDE.get().ok_or_else(|| Unavailable {
         why: "the library for a stack inside is not loaded".into(),
         in_use: false,
     })?;
-    let before = descriptors();
     let signals = block_signals();
     let opened = (inside.open)(config);
     // SAFETY: the set that was in force before.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &signals, std::ptr::null_mut()) };
-    for fd in descriptors().difference(&before) {
-        numbers::set(*fd, Some(Meaning::Internal));
-    }
     opened.inspect_err(|Unavailable { why, .. }| {
         log::always(format_args!("no stack inside, sockets are the kernel's: {why}"))
     })
@@ -110,12 +107,56 @@ pub(crate) fn block_signals() -> libc::sigset_t {
     }
 }
 
-/// This process' descriptors.
-fn descriptors() -> HashSet<c_int> {
-    let Ok(folder) = std::fs::read_dir("/proc/self/fd") else { return HashSet::new() };
-    let number =
-        |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
-    folder.filter_map(number).collect()
+/// The stack starts, and the queue is opened: its descriptors are out of the program's reach from the end on. The
+/// program's other threads open some of their own meanwhile.
+pub(crate) struct Start(HashSet<(c_int, PathBuf)>);
+
+impl Start {
+    pub(crate) fn begin() -> Start {
+        Start(descriptors().collect())
+    }
+}
+
+impl Drop for Start {
+    fn drop(&mut self) {
+        let new = descriptors().filter(|there| !self.0.contains(there));
+        for (number, _) in new.filter(|(number, what)| is_stacks(*number, what)) {
+            numbers::set(number, Some(Meaning::Internal));
+        }
+    }
+}
+
+calls! {
+    /// Makes an eventfd. The stack has some as well: those of the program are made before or after its start.
+    fn eventfd(count: c_uint, flags: c_int) -> c_int {
+        let _held = (is_chosen() && !deferred::has_lock()).then(lock);
+        real::eventfd(count, flags)
+    }
+}
+
+/// This process' descriptors, and what they are (proc_pid_fd(5)).
+fn descriptors() -> impl Iterator<Item = (c_int, PathBuf)> {
+    let folder = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    folder.filter_map(|entry| {
+        let entry = entry.ok()?;
+        Some((entry.file_name().to_str()?.parse().ok()?, entry.path().read_link().ok()?))
+    })
+}
+
+/// Whether a new descriptor is of a kind that a stack has: its memory, its program in the driver and the maps of that, its
+/// sockets on the device, and what wakes its workers.
+fn is_stacks(fd: c_int, what: &Path) -> bool {
+    let what = what.to_string_lossy();
+    let kinds = [
+        "/memfd:weever-",
+        "anon_inode:bpf-map",
+        "anon_inode:bpf-prog",
+        "anon_inode:bpf_link",
+        "anon_inode:[eventfd]",
+    ];
+    let domain = || behind::option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_DOMAIN);
+    kinds.iter().any(|kind| what.starts_with(kind))
+        || what.starts_with("socket:") && matches!(domain(), Some(libc::AF_XDP | libc::AF_PACKET))
 }
 
 impl State {
@@ -151,6 +192,9 @@ impl State {
             file.forget_received();
         }
         self.forget_queue();
+        // The program may have these numbers as well.
+        let internal = |fd: &c_int| numbers::meaning(*fd) == Some(Meaning::Internal);
+        numbers::used(0, u32::MAX).filter(internal).for_each(|fd| _ = numbers::set(fd, None));
         self.refused = true;
         self.orphaned = true;
     }

@@ -56,6 +56,7 @@ mod real;
 mod receive;
 mod rights;
 mod rings;
+mod select;
 mod send;
 mod sendfile;
 mod set;

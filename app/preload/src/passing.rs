@@ -19,23 +19,10 @@ use crate::failure::{Answer, fail};
 use crate::file::{File, Kind, Phase, Stream};
 use crate::numbers::{self, Meaning};
 use crate::state::State;
-use crate::{inside, log, real};
+use crate::{inside, log};
 
-/// Internal descriptors have numbers from here on, which programs rarely choose for `dup2`.
-const HIGH: usize = 200;
 /// The attempts to have the stack take entries out of a full ring.
 const PATIENCE: usize = 1000;
-
-/// Another descriptor of the same, with a high number if one is free.
-pub(crate) fn high(fd: c_int) -> Option<OwnedFd> {
-    let again = |from| {
-        // SAFETY: it has no pointers.
-        let new = unsafe { real::fcntl(fd, libc::F_DUPFD_CLOEXEC, from) };
-        // SAFETY: a descriptor that nobody else owns.
-        (new >= 0).then(|| unsafe { OwnedFd::from_raw_fd(new) })
-    };
-    again(HIGH).or_else(|| again(3))
-}
 
 /// A holder of streams, with a descriptor that the program does not use.
 pub(crate) struct Passport(pub(crate) Holder);
@@ -44,7 +31,7 @@ impl Passport {
     /// A holder for this process or its child, with a descriptor of its own; `None` if no descriptor is
     /// free.
     pub(crate) fn new(holder: &Holder) -> Option<Passport> {
-        let own = high(holder.as_fd().as_raw_fd())?;
+        let own = numbers::duplicate(holder.as_fd().as_raw_fd())?;
         numbers::set(own.as_raw_fd(), Some(Meaning::Internal));
         Some(Passport(Holder::over(own, holder.name())))
     }

@@ -112,7 +112,7 @@ impl State {
     fn inherit(&mut self, inheritance: Inheritance) {
         self.sleepers.clear();
         self.resting.clear();
-        self.reserved = None;
+        drop(self.take_reserved());
         match self.queue {
             Some(_) if inside::is_chosen() => self.abandon(),
             _ => self.drop_queue(),

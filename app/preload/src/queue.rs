@@ -1,5 +1,6 @@
 //! The process' queue: opened when its first socket is used, and given up when the stack ends.
 
+use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 
 use weever_app_ring::ChannelError;
@@ -22,7 +23,7 @@ pub(crate) fn config() -> &'static QueueConfig {
         // Room for the windows of some hundred connections that are not read.
         let geometry =
             weever_app_sockets::Geometry { ring_len: 4096, frames: 8192, ..Default::default() };
-        QueueConfig { geometry, ..QueueConfig::default() }
+        QueueConfig { geometry, numbers_from: numbers::high(), ..QueueConfig::default() }
     })
 }
 
@@ -105,9 +106,11 @@ impl State {
             return Err(Failure::Kernel);
         }
         let config = config();
+        let start = inside::is_chosen().then(inside::Start::begin);
         let opened = self
             .backend(config)
             .and_then(|backend| AppQueue::over(backend, config).map_err(Unopened::from));
+        drop(start);
         match opened {
             Ok(queue) => {
                 let queue: &'static AppQueue = Box::leak(Box::new(queue));
@@ -152,7 +155,7 @@ impl State {
             });
         }
         // The stack may have ended since.
-        let reserved = self.reserved.take().filter(|process| process.is_there());
+        let reserved = self.take_reserved().filter(Process::is_there);
         let process = reserved.map_or_else(|| self.connect(), Ok);
         Ok(Box::new(process?))
     }
@@ -196,7 +199,20 @@ impl State {
         if !inside::is_chosen() && self.queue.is_none() && self.reserved.is_none() && !self.refused
         {
             self.reserved = self.connect().ok();
+            self.mark_reserved(Some(Meaning::Internal));
         }
+    }
+
+    fn mark_reserved(&self, meaning: Option<Meaning>) {
+        if let Some(fd) = self.reserved.as_ref().and_then(Backend::end_descriptor) {
+            numbers::set(fd.as_raw_fd(), meaning);
+        }
+    }
+
+    /// The connection that was made before it was needed, for who uses or closes it.
+    pub(crate) fn take_reserved(&mut self) -> Option<Process> {
+        self.mark_reserved(None);
+        self.reserved.take()
     }
 
     /// Opens the sockets that have waited for the stack inside.

@@ -63,6 +63,8 @@ pub(crate) struct Set {
     pub(crate) nested: Vec<(c_int, u32)>,
     /// The eventfd is readable because something in the set is ready.
     pub(crate) exposed: bool,
+    /// The last answer had no place left for the kernel's descriptors: they come first in the next one.
+    pub(crate) kernels_first: bool,
     /// An eventfd in the kernel's set, by which another thread wakes those that wait here.
     pub(crate) kick: Option<c_int>,
 }
@@ -150,6 +152,14 @@ impl Set {
             self.ready.retain(|there| *there != fd);
         }
         Some(was)
+    }
+
+    /// A descriptor leads to this socket. What is noted of another one is that of an earlier descriptor with its number,
+    /// which was closed since.
+    pub(crate) fn forget_others(&mut self, fd: c_int, place: u32) {
+        if self.interest.get(&fd).is_some_and(|there| there.file != Some(place)) {
+            self.remove(fd);
+        }
     }
 
     /// A descriptor is closed, and its socket stays: returns the number by which it is here from now on.

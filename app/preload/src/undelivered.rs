@@ -19,7 +19,6 @@ use libc::{c_int, c_void};
 use weever_app_sockets::{Info, RxBuf};
 
 use crate::numbers::{self, Meaning};
-use crate::passing::high;
 use crate::real;
 
 /// Bytes of the number in front of the datagrams.
@@ -99,7 +98,7 @@ impl Undelivered {
 
     /// A descriptor of the file, for the next program or another process.
     pub(crate) fn to_pass_on(&self) -> Option<OwnedFd> {
-        high(self.file.as_ref()?.0.as_raw_fd())
+        numbers::duplicate(self.file.as_ref()?.0.as_raw_fd())
     }
 
     /// How many no process has taken.
@@ -141,7 +140,7 @@ impl Memory {
 
     /// Keeps it under a high number.
     fn keep(file: OwnedFd) -> Option<Memory> {
-        let file = Memory(high(file.as_raw_fd())?);
+        let file = Memory(numbers::duplicate(file.as_raw_fd())?);
         numbers::set(file.0.as_raw_fd(), Some(Meaning::Internal));
         Some(file)
     }

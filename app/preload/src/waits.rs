@@ -7,11 +7,11 @@ use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 use crate::behind::kind_of;
 use crate::calls::{answer, calls, duration, fits, is_internal, milliseconds};
-use crate::failure::{Answer, fail};
 use crate::numbers::{self, Meaning};
+use crate::select::Sets;
 use crate::state::lock;
 use crate::wait::{Moment, is_watched, poll as poll_ours};
-use crate::{closing, collect, epoll, owners, real};
+use crate::{closing, collect, deferred, epoll, log, owners, real};
 
 calls! {
     /// Waits for descriptors.
@@ -47,7 +47,7 @@ calls! {
 
     /// Waits for descriptors of sets.
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int {
-        let sets = Sets { read, write, except };
+        let sets = Sets::new(read, write, except);
         if !sets.is_watched(count) {
             return real::select(count, read, write, except, timeout);
         }
@@ -72,7 +72,7 @@ calls! {
 
     /// Waits for descriptors of sets, with signals.
     fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int {
-        let sets = Sets { read, write, except };
+        let sets = Sets::new(read, write, except);
         if !sets.is_watched(count) {
             return real::pselect(count, read, write, except, timeout, mask);
         }
@@ -117,6 +117,8 @@ calls! {
     fn close(fd: c_int) -> c_int {
         match numbers::meaning(fd) {
             None => {}
+            // This library closes a descriptor of its own, with the number of one of the program's that ended unseen.
+            Some(_) if deferred::has_lock() => {}
             Some(Meaning::Internal) => {
                 real::set_errno(libc::EBADF);
                 return -1;
@@ -164,19 +166,18 @@ calls! {
 
     /// Duplicates a descriptor to a number.
     fn dup2(fd: c_int, to: c_int) -> c_int {
-        if fd == to {
-            return real::dup2(fd, to);
+        if fd != to && is_internal(to) {
+            return busy(to);
         }
-        make_room(to);
-        same(fd, real::dup2(fd, to))
+        instead(fd, to, real::dup2(fd, to))
     }
 
     /// Duplicates a descriptor to a number, with flags.
     fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
-        if fd != to {
-            make_room(to);
+        if fd != to && is_internal(to) {
+            return busy(to);
         }
-        same(fd, real::dup3(fd, to, flags))
+        instead(fd, to, real::dup3(fd, to, flags))
     }
 
     /// Controls a descriptor.
@@ -237,13 +238,24 @@ fn same(fd: c_int, new: c_int) -> c_int {
     new
 }
 
-/// The descriptor that has a number now is closed by what follows.
-fn make_room(fd: c_int) {
-    match numbers::meaning(fd) {
-        Some(Meaning::File(_)) => lock().detach(fd),
-        Some(Meaning::Set(set)) => lock().close_set(fd, set),
+/// The number is one of this library's, whose loss would end the program's connections.
+fn busy(fd: c_int) -> c_int {
+    log::note(format_args!("a descriptor cannot have number {fd}, which the stack needs"));
+    real::set_errno(libc::EBUSY);
+    -1
+}
+
+/// The kernel has made a descriptor lead where another does, and has closed what had its number; or has refused to.
+fn instead(fd: c_int, to: c_int, new: c_int) -> c_int {
+    if new < 0 || fd == to {
+        return new;
+    }
+    match numbers::meaning(to) {
+        Some(Meaning::File(_)) => lock().detach(to),
+        Some(Meaning::Set(set)) => lock().close_set(to, set),
         _ => {}
     }
+    same(fd, new)
 }
 
 /// The entries of a list with one of weever's sockets.
@@ -257,82 +269,4 @@ unsafe fn list<'e>(entries: *mut pollfd, count: nfds_t) -> Option<&'e mut [pollf
     // SAFETY: the caller's promise.
     let all = unsafe { std::slice::from_raw_parts_mut(entries, count as usize) };
     all.iter().any(|entry| is_watched(entry.fd)).then_some(all)
-}
-
-/// The sets of `select`.
-struct Sets {
-    read: *mut fd_set,
-    write: *mut fd_set,
-    except: *mut fd_set,
-}
-
-impl Sets {
-    /// Whether a set has a descriptor.
-    ///
-    /// # Safety
-    /// `set` is null or valid for all numbers below those that the program has passed.
-    unsafe fn has(set: *mut fd_set, fd: c_int) -> bool {
-        // SAFETY: the caller's promise.
-        !set.is_null() && unsafe { libc::FD_ISSET(fd, set) }
-    }
-
-    unsafe fn is_watched(&self, count: c_int) -> bool {
-        let sets = [self.read, self.write, self.except];
-        let count = count.min(libc::FD_SETSIZE as c_int);
-        // SAFETY: as `select` of the C library.
-        (0..count).any(|fd| is_watched(fd) && sets.iter().any(|set| unsafe { Sets::has(*set, fd) }))
-    }
-
-    /// Waits as `poll` does, and writes the sets.
-    unsafe fn wait(
-        &self,
-        count: c_int,
-        limit: Option<Duration>,
-        mask: *const sigset_t,
-    ) -> Answer<c_int> {
-        if count > libc::FD_SETSIZE as c_int {
-            return fail(libc::EINVAL);
-        }
-        let mut all = Vec::new();
-        for fd in 0..count {
-            // SAFETY: as `select` of the C library.
-            let wanted = unsafe {
-                (Sets::has(self.read, fd), Sets::has(self.write, fd), Sets::has(self.except, fd))
-            };
-            let bit = |wanted, bit| if wanted { bit } else { 0 };
-            let events = bit(wanted.0, libc::POLLIN)
-                | bit(wanted.1, libc::POLLOUT)
-                | bit(wanted.2, libc::POLLPRI);
-            if events != 0 {
-                all.push(pollfd { fd, events, revents: 0 });
-            }
-        }
-        poll_ours(&mut all, limit, mask)?;
-        let mut found = 0;
-        for set in [self.read, self.write, self.except] {
-            if !set.is_null() {
-                // SAFETY: as `select` of the C library.
-                unsafe { libc::FD_ZERO(set) };
-            }
-        }
-        for pollfd { fd, events, revents } in all {
-            if revents & libc::POLLNVAL != 0 {
-                return fail(libc::EBADF);
-            }
-            let broken = libc::POLLERR | libc::POLLHUP;
-            let each = [
-                (self.read, libc::POLLIN, broken),
-                (self.write, libc::POLLOUT, libc::POLLERR),
-                (self.except, libc::POLLPRI, 0),
-            ];
-            for (set, wanted, also) in each {
-                if events & wanted != 0 && revents & (wanted | also) != 0 {
-                    // SAFETY: as `select` of the C library.
-                    unsafe { libc::FD_SET(fd, set) };
-                    found += 1;
-                }
-            }
-        }
-        Ok(found)
-    }
 }

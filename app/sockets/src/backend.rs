@@ -6,12 +6,12 @@
 //! for. This crate links no stack: `weever-app-library` implements the trait over a host.
 
 use std::env;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use weever_app_ring::Geometry;
 use weever_app_ring::control::{Connection, Request, Response};
 
@@ -102,7 +102,7 @@ impl Process {
     pub fn connect(config: &QueueConfig) -> Result<Process, Error> {
         let control = Connection::connect(&config.path)
             .map_err(|source| Error::of_connecting(&config.path, source))?;
-        Ok(Process { config: config.clone(), control })
+        Ok(Process::over(control, config))
     }
 
     /// Connects with the rights that the process had when it [asked](Self::credential) for this credential, at this
@@ -113,8 +113,12 @@ impl Process {
     /// [`Error::NoStack`], also where another user listens; [`Error::Refused`] or [`Error::Disconnected`] when the credential is not this stack's, or its
     /// user is not admitted any more.
     pub fn present(config: &QueueConfig, credential: &Credential) -> Result<Process, Error> {
-        let control = credential.connect(&config.path)?;
-        Ok(Process { config: config.clone(), control })
+        Ok(Process::over(credential.connect(&config.path)?, config))
+    }
+
+    fn over(control: Connection, config: &QueueConfig) -> Process {
+        let high = config.with_high_number(&control).map(Connection::over);
+        Process { config: config.clone(), control: high.unwrap_or(control) }
     }
 
     /// Asks for a credential, by which this process and its children can [connect](Self::present) with their present
@@ -204,6 +208,16 @@ pub struct QueueConfig {
     /// How long [`wait`](crate::AppQueue::wait) polls before it sleeps: zero on a core that others
     /// need, more than the tens of microseconds that waking up takes on a core of one's own.
     pub spin: Duration,
+    /// The queue's descriptors have numbers from here on as far as they are free, for a program that chooses low ones
+    /// itself (`dup2`); zero leaves them as they come.
+    pub numbers_from: RawFd,
+}
+
+impl QueueConfig {
+    /// Another descriptor of the same, with a high number; `None` if it is to stay as it is.
+    pub(crate) fn with_high_number(&self, fd: impl AsFd) -> Option<OwnedFd> {
+        (self.numbers_from > 0).then(|| fcntl_dupfd_cloexec(fd, self.numbers_from).ok()).flatten()
+    }
 }
 
 impl Default for QueueConfig {
@@ -212,6 +226,13 @@ impl Default for QueueConfig {
         let program = env::args_os().next().map(PathBuf::from);
         let name = program.as_deref().and_then(|p| p.file_name()).map(|n| n.to_string_lossy());
         let name = name.map_or_else(|| "application".into(), |name| name.into_owned());
-        QueueConfig { path, name, slot: false, geometry: Geometry::default(), spin: Duration::ZERO }
+        QueueConfig {
+            path,
+            name,
+            slot: false,
+            geometry: Geometry::default(),
+            spin: Duration::ZERO,
+            numbers_from: 0,
+        }
     }
 }

@@ -90,7 +90,8 @@ pub(crate) fn open_queue(
         let got = descriptors.len();
         return Err(Error::Protocol(format!("{got} descriptors for {channels} channels")));
     }
-    let mut descriptors = descriptors.into_iter();
+    let high = |fd: OwnedFd| config.with_high_number(&fd).unwrap_or(fd);
+    let mut descriptors = descriptors.into_iter().map(high);
     let mut next = || descriptors.next().ok_or_else(missing);
     let wake = next()?;
     let mut opened = Vec::new();

@@ -458,6 +458,7 @@ pub(crate) fn eventfd() -> Answer<c_int> {
     if fd < 0 {
         return fail(crate::real::errno());
     }
+    let fd = numbers::raise(fd);
     numbers::set(fd, Some(Meaning::Internal));
     Ok(fd)
 }
