@@ -1,120 +1,15 @@
 //! The application's end of a channel.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv6Addr};
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 
 use crate::doorbell::Doorbell;
 use crate::entry::{Entry, Kind, NO_FRAME, SocketId};
-use crate::info::{About, PackedInfo, PacketInfo};
+use crate::frames::{Frame, Frames};
+use crate::info::{PackedInfo, PacketInfo};
 use crate::layout::{ChannelError, Geometry, INFO_SIZE};
 use crate::memory::SharedMemory;
 use crate::ring::{Consumer, Producer};
-use crate::sync::{AtomicU32, Ordering};
-
-/// A frame that the application holds. Give it back by [`AppEnd::release`], or send it: one that is
-/// dropped is lost to the channel.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "a frame that is dropped is lost to the channel"]
-pub struct Frame {
-    index: u32,
-    /// The channel that it belongs to, so that it opens no bytes of another.
-    channel: u32,
-}
-
-impl Frame {
-    /// Its number in the channel.
-    pub fn index(&self) -> u32 {
-        self.index
-    }
-}
-
-/// The bytes of a channel's frames, for values that hold frames beside the channel.
-#[derive(Clone, Debug)]
-pub struct Frames {
-    memory: Arc<SharedMemory>,
-    channel: u32,
-}
-
-impl Frames {
-    /// The descriptors of the channel's memory, and of the one that its frames are in if that is another.
-    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(self.memory.fd()).chain(self.memory.frames_fd())
-    }
-
-    /// Whether its frames are those in which the stack receives and sends, so that no payload is copied.
-    pub fn is_trusted(&self) -> bool {
-        self.memory.frames_fd().is_some()
-    }
-
-    /// `len` bytes from `offset` on; nothing when they are not in the frame, or the frame is another
-    /// channel's.
-    #[inline]
-    pub fn bytes<'f>(&'f self, frame: &'f Frame, offset: u16, len: u16) -> &'f [u8] {
-        if frame.channel != self.channel {
-            return &[];
-        }
-        // SAFETY: a `Frame` is the application's alone until it is released or submitted, which
-        // takes it by value; the stack is trusted to leave it alone (module documentation). The
-        // frame is borrowed for as long as the bytes are, and is this channel's by the check above.
-        unsafe { self.memory.view(frame.index, offset, len.into()) }.unwrap_or(&[])
-    }
-
-    /// Where the payload begins in a frame that is to be filled.
-    #[inline]
-    pub fn room(&self) -> u16 {
-        self.memory.room()
-    }
-
-    /// The space for a payload that begins at an offset, up to the frame's end; nothing in another channel's frame, or
-    /// when it begins before the end of the packet info.
-    #[inline]
-    pub fn space<'f>(&'f self, frame: &'f mut Frame, offset: u16) -> &'f mut [u8] {
-        if frame.channel != self.channel || offset < INFO_SIZE {
-            return &mut [];
-        }
-        let len = (self.memory.geometry().frame_size as usize).saturating_sub(offset.into());
-        // SAFETY: as in `bytes`; exclusive, since the frame is borrowed mutably.
-        unsafe { self.memory.view_mut(frame.index, offset, len) }.unwrap_or(&mut [])
-    }
-
-    /// The packet info of the first frame of a datagram.
-    #[inline]
-    pub fn info(&self, frame: &Frame) -> PacketInfo {
-        self.packed_info(frame).into()
-    }
-
-    /// The cause of an error, in the frame that came with it.
-    pub fn cause(&self, frame: &Frame) -> Cause {
-        let mut head = [0; About::HEAD];
-        self.memory.read(frame.index, INFO_SIZE, &mut head);
-        let (sender, len) = head.split_at(16);
-        let len = u16::from_ne_bytes([len[0], len[1]]);
-        // A length beyond the frame is no message.
-        let message = self.bytes(frame, INFO_SIZE + About::HEAD as u16, len).into();
-        let octets = *sender.first_chunk::<16>().unwrap_or(&[0; 16]);
-        let sender = Ipv6Addr::from(octets).to_canonical();
-        Cause { sender: (!sender.is_unspecified()).then_some(sender), message }
-    }
-
-    /// The same as it lies there.
-    #[inline]
-    pub fn packed_info(&self, frame: &Frame) -> PackedInfo {
-        let mut bytes = [0; 56];
-        self.memory.read(frame.index, 0, &mut bytes);
-        PackedInfo::from_bytes(&bytes)
-    }
-}
-
-/// Where an error about a datagram comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause {
-    /// The sender of an ICMP message about it; `None` if this host has found it.
-    pub sender: Option<IpAddr>,
-    /// The message from its type on.
-    pub message: Box<[u8]>,
-}
 
 /// One entry of the receive ring.
 #[derive(Debug)]
@@ -199,12 +94,6 @@ pub struct AppEnd {
 /// handling of one packet.
 pub(crate) const AHEAD: u32 = 4;
 
-/// A number for each channel of the process.
-fn next_channel() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
 impl AppEnd {
     /// Maps a channel that the stack made, and lends it half of the frames to receive into.
     ///
@@ -238,7 +127,7 @@ impl AppEnd {
             reserve: (geometry.frames / 8) as usize,
             streams: Vec::new(),
             returned: VecDeque::new(),
-            frames: Frames { memory, channel: next_channel() },
+            frames: Frames::new(memory),
         };
         end.lend()?;
         end.fill.publish();
@@ -596,7 +485,7 @@ impl AppEnd {
     }
 
     #[cfg(test)]
-    pub(crate) fn memory_of_tests(&self) -> &Arc<SharedMemory> {
+    pub(crate) fn memory_of_tests(&self) -> &std::sync::Arc<SharedMemory> {
         &self.frames.memory
     }
 

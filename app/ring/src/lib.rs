@@ -56,6 +56,8 @@ mod doorbell;
 #[cfg(not(loom))]
 mod elsewhere;
 mod entry;
+#[cfg(not(loom))]
+mod frames;
 mod info;
 mod layout;
 #[cfg(not(loom))]
@@ -70,13 +72,15 @@ mod sync;
 mod tests;
 
 #[cfg(not(loom))]
-pub use app::{AppEnd, Cause, Frame, Frames, Received, SubmitError};
+pub use app::{AppEnd, Received, SubmitError};
 #[cfg(not(loom))]
 pub use credential::{Credential, return_name, return_path};
 pub use doorbell::Doorbell;
 #[cfg(not(loom))]
 pub use elsewhere::FrameMemory;
 pub use entry::{Entry, Kind, NO_FRAME, STREAMS, SocketId};
+#[cfg(not(loom))]
+pub use frames::{Cause, Frame, Frames};
 pub use info::{About, Fragment, PackedAddr, PackedEnd, PackedInfo, PacketFlags, PacketInfo};
 pub use layout::{ChannelError, Geometry, INFO_SIZE, ROOM_SIZE, VERSION};
 #[cfg(not(loom))]
