@@ -96,8 +96,7 @@ calls! {
             return real::getsockname(fd, to, len);
         }
         let mut held = lock();
-        held.pump();
-        let named = held.local_name(fd).map(|(local, family)| address::write(local, family, to, len));
+        let named = held.look_at(fd).and_then(|()| held.local_name(fd)).map(|(local, family)| address::write(local, family, to, len));
         answer(named.map(|()| 0), -1, || real::getsockname(fd, to, len))
     }
 
@@ -107,8 +106,7 @@ calls! {
             return real::getpeername(fd, to, len);
         }
         let mut held = lock();
-        held.pump();
-        let named = held.of(fd).and_then(|(_, file)| {
+        let named = held.look_at(fd).and_then(|()| held.of(fd)).and_then(|(_, file)| {
             address::write(file.peer()?, file.family, to, len);
             Ok(0)
         });

@@ -149,7 +149,7 @@ fn once_more(held: &mut Held, fd: c_int, place: u32, to: Option<SocketAddr>) -> 
     let is_kernels = to.is_some_and(|to| !held.reaches(to.ip()));
     let Some(file) = held.files.get_mut(place) else { return Err(Failure::Kernel) };
     match &mut file.kind {
-        // What is the kernel's goes there, with its socket, unless an epoll set waits for it here.
+        // A peer that only the kernel reaches: the socket becomes the kernel's, unless an epoll set waits for it here.
         Kind::Udp(_) if is_kernels && file.watchers.is_empty() => {
             held.detach(fd);
             Err(Failure::Kernel)
@@ -312,8 +312,7 @@ fn give(held: &mut Held, place: u32, family: c_int, flags: c_int) -> Answer<c_in
 /// `shutdown`.
 pub(crate) fn shutdown(fd: c_int, how: c_int) -> Answer<c_int> {
     let mut held = lock();
-    held.of(fd)?;
-    held.pump();
+    held.look_at(fd)?;
     let (place, file) = held.of(fd)?;
     let (reading, writing) = match how {
         libc::SHUT_RD => (true, false),

@@ -134,7 +134,7 @@ calls! {
     }
 }
 
-/// This process' descriptors, and what they are (proc_pid_fd(5)).
+/// The open descriptors of this process, each with the target of its link (proc_pid_fd(5)).
 fn descriptors() -> impl Iterator<Item = (c_int, PathBuf)> {
     let folder = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     folder.filter_map(|entry| {

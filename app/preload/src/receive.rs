@@ -169,20 +169,17 @@ unsafe fn datagram(
 ) -> Answer<Option<Got>> {
     held.hear_errors();
     let peeks = flags & MSG_PEEK != 0;
-    if !peeks && let Some(datagram) = held.take_datagram(place, false) {
+    let mut taken = if peeks { None } else { held.take_datagram(place, false) };
+    if taken.is_none() {
         // SAFETY: the caller's promise.
-        return Ok(Some(unsafe { tell(held, place, datagram, (places, flags), message) }));
+        let got = unsafe { waiting(held, place, fd, (places, flags), message) }?;
+        if got.is_some() || peeks {
+            return Ok(got);
+        }
+        taken = held.take_datagram(place, true);
     }
     // SAFETY: the caller's promise.
-    let got = unsafe { waiting(held, place, fd, (places, flags), message) }?;
-    if got.is_none()
-        && !peeks
-        && let Some(datagram) = held.take_datagram(place, true)
-    {
-        // SAFETY: the caller's promise.
-        return Ok(Some(unsafe { tell(held, place, datagram, (places, flags), message) }));
-    }
-    Ok(got)
+    Ok(taken.map(|datagram| unsafe { tell(held, place, datagram, (places, flags), message) }))
 }
 
 /// Takes a datagram that waits.
@@ -201,7 +198,7 @@ unsafe fn waiting(
         return Err(Failure::Kernel);
     };
     let is_open = udp.socket.is_some();
-    // What has waited since before a fork needs no queue of this process'.
+    // Datagrams from before a fork are in a shared file: reading them needs no queue.
     if udp.received.has_undelivered() {
         // SAFETY: the caller's promise.
         let got = unsafe { from_socket(held, place, fd, (places, flags), message) }?;

@@ -21,7 +21,7 @@ const MEANINGS: [(i16, i16); 3] = [
     (libc::POLLPRI, 0),
 ];
 
-/// What to read, what to write, and what is exceptional.
+/// The three sets of a call: descriptors to read, to write, and with exceptional conditions.
 pub(crate) struct Sets([*mut c_ulong; 3]);
 
 impl Sets {
@@ -76,7 +76,7 @@ impl Sets {
         all
     }
 
-    /// Writes what was found; returns how many bits are set.
+    /// Writes the bits of the ready descriptors; returns how many are set.
     ///
     /// # Safety
     /// As [`list`](Sets::list).

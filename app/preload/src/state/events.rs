@@ -1,9 +1,11 @@
 //! Events of the queue are taken for all threads of the program, and noted at their sockets.
 
+use libc::c_int;
 use weever_app_sockets::{AppQueue, Error, Event, Handle, RxBuf};
 
 use super::{Sleeper, State, Watch};
 use crate::errors::is_fatal;
+use crate::failure::Answer;
 use crate::file::{File, Kind, Listening, Phase, Stream, Udp};
 use crate::open;
 use crate::owners::Reason;
@@ -37,11 +39,10 @@ impl State {
         }
     }
 
-    /// Takes a datagram for a socket in which none waits off the ring, if it is the next thing there. What came behind it stays,
-    /// and the frames of the next ones are fetched while the program works on this one. Nothing where it makes a difference that
-    /// everything is [taken](Self::pump): workers take turns, a signal's receiver hears of all, and datagrams that are told at once have
-    /// to be there. A socket of the kernel's beside it has its turn before each look for what
-    /// came since the last one, which says whether it `had_its_turn`.
+    /// Takes one datagram off the ring, if the next entry is for this socket and nothing waits in the socket. Later entries stay,
+    /// and their frames are fetched while the program works on this one. Returns nothing where everything has to be
+    /// [taken](Self::pump): workers take turns, a signal's receiver hears of each datagram, and those that are told at once have
+    /// to be there. With a kernel's socket beside it, the ring is looked at anew only once that socket `had_its_turn`.
     #[inline]
     pub(crate) fn take_datagram(
         &mut self,
@@ -72,6 +73,19 @@ impl State {
     /// As [`pump`](Self::pump), but a stack inside does not turn for it.
     pub(crate) fn take_arrived(&mut self) -> bool {
         self.take_all(AppQueue::next_arrived)
+    }
+
+    /// A call asks for the state of a socket: takes all that has arrived. A stack inside turns for it while the connection is
+    /// being opened, and not for each of the many that a server asks about.
+    pub(crate) fn look_at(&mut self, fd: c_int) -> Answer<()> {
+        let (_, file) = self.of(fd)?;
+        let opens = matches!(&file.kind, Kind::Stream(s) if s.phase == Phase::Connecting);
+        if opens {
+            self.pump()
+        } else {
+            self.take_arrived()
+        };
+        Ok(())
     }
 
     /// Takes all that has arrived if an error is among it, which goes before datagrams.
